@@ -1,0 +1,12 @@
+//! The machinery of the Kubernetes API that knows no kind: names, errors, selectors, quantities, patches and apply.
+//!
+//! Everything here is a pure function over `serde_json::Value` (whose maps are sorted), with time and randomness passed in. Messages and
+//! orders are upstream's, to the byte, because clients parse some of them and users know the rest.
+
+pub mod field;
+pub mod gotext;
+pub mod gvk;
+pub mod status;
+
+pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use status::{Reason, Status};
