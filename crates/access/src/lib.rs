@@ -1,0 +1,13 @@
+//! Who may do what: identities, authorization and admission as pure decisions.
+//!
+//! ```text
+//! credentials -> authn (User) -> impersonation -> Attributes -> rbac (Decision) -> admission (mutate, validate)
+//! ```
+//!
+//! The API server reads the credentials off a connection and feeds policy objects in as they change; what they mean is decided here.
+
+pub mod attributes;
+pub mod user;
+
+pub use attributes::{Attributes, Decision};
+pub use user::User;

@@ -1,0 +1,8 @@
+//! The kinds: one folder per kind, holding everything that is that kind's own.
+//!
+//! A folder answers: what it is (`mod.rs`), its defaults, its validation, what a create and an update may touch (`strategy.rs`), its table
+//! columns, and the reconcilers keyed by it. The generic registry of the API server and the controllers' driver do the rest.
+
+pub mod kind;
+
+pub use kind::{Action, Column, Kind, KindInfo, RequestContext, Scope, Subresource, Typed, TypedKind, Verb, Verdict};
