@@ -86,12 +86,6 @@ BASIC = {
 IGNORED = {"metav1.InternalEvent", "metav1.Timestamp", "metav1.TypeMeta", "metav1.Time", "metav1.MicroTime",
            "metav1.Duration", "metav1.FieldsV1"}
 
-# Kinds by embedding TypeMeta that no client names as a kind.
-CONSTANT_DEFAULTS = {
-    "ref(CoreDefaultHost)": None,
-}
-
-
 class Package:
     def __init__(self, repository, directory, group):
         self.repository, self.directory, self.group = repository, directory, group
@@ -121,7 +115,7 @@ def go_files(repo, ref, directory):
 
 
 IMPORT = re.compile(r'^\s*(?:import\s+)?(?:(\w+)\s+)?"([\w./-]+)"\s*$')
-FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([\w.*\[\]]+)\s+`([^`]*)`')
+FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([\w.*\[\]]+(?:interface\{\})?)\s+`([^`]*)`')
 TAG = re.compile(r'(\w+):"((?:[^"\\]|\\.)*)"')
 CONSTANT = re.compile(r'^\s+(\w+)\s+(?:[\w.]+\s+)?=\s+("[^"]*"|-?\d+)')
 
@@ -148,6 +142,11 @@ def parse(package, text):
                 package.constants[found.group(1)] = found.group(2)
             if line.startswith("//"):
                 markers.append(line[2:].strip())
+                continue
+            found = re.match(r"^type (\w+) struct\s*\{\s*\}$", line)
+            if found:
+                package.structs[found.group(1)] = {"name": found.group(1), "markers": markers, "fields": []}
+                markers = []
                 continue
             found = re.match(r"^type (\w+) struct \{\s*$", line)
             if found:
@@ -205,6 +204,8 @@ class Table:
         if text.startswith("*"):
             code, go, named = self.resolve(package, text[1:])
             return "*" + code, "*" + go, named
+        if text == "interface{}":
+            return "j", text, False
         if text == "[]byte":
             return "y", "[]uint8", False
         if text.startswith("[]"):
@@ -355,7 +356,8 @@ class Table:
     def kinds(self):
         out = []
         for index, (package, name) in enumerate(self.order):
-            if any(t.endswith("TypeMeta") for _, t, _, _ in package.structs[name]["fields"]):
+            # WatchEvent is registered as a kind though it carries no TypeMeta.
+            if name == "WatchEvent" or any(t.endswith("TypeMeta") for _, t, _, _ in package.structs[name]["fields"]):
                 out.append(f"K\t{package.group}\t{package.version}\t{name}\t{index}")
         return out
 
@@ -381,7 +383,7 @@ def main():
     lines += table.kinds()
     with open(f"{arguments.out}/types.txt", "w") as f:
         f.write("# Written by tools/schema/generate.py. Do not edit.\n")
-        f.write("\n".join(lines) + "\n")
+        f.write("\n".join(line.rstrip("\t") for line in lines) + "\n")
     write_descriptions(table, definitions, f"{arguments.out}/descriptions.lz4")
 
 

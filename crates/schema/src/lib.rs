@@ -7,6 +7,7 @@
 
 mod catalog;
 mod decode;
+mod load;
 mod normalise;
 pub mod protobuf;
 mod types;

@@ -84,6 +84,8 @@ pub struct List {
     pub keys: Vec<Name>,
     /// Whether Go holds pointers, so that a null item stays null rather than becoming a zero value.
     pub nullable_items: bool,
+    /// A named Go list (`ExtraValue`): in protobuf a message whose field 1 repeats.
+    pub wrapped: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +108,8 @@ pub struct Struct {
     pub go_name: Name,
     /// The OpenAPI definition: `io.k8s.api.core.v1.PodSpec`. Empty for run-time schemas.
     pub definition: Name,
+    /// `x-kubernetes-unions` as JSON text, for OpenAPI.
+    pub unions: Option<&'static str>,
     /// Every JSON field, embedded structs flattened, in Go's order.
     pub fields: Vec<Field>,
     /// Indices of `fields` in the order of names, for the lookup.
@@ -133,6 +137,8 @@ pub enum Slot {
 pub struct Field {
     pub name: Name,
     pub schema: Schema,
+    /// Go's text for the type where the schema does not give it (`v1.Protocol`), for error texts.
+    pub go_type: Option<Name>,
     pub presence: Presence,
     /// Whether Go holds a pointer: absent differs from zero. Always true of run-time schemas' fields.
     pub pointer: bool,
@@ -166,6 +172,14 @@ pub struct PatchStrategy {
     pub merge: bool,
     pub replace: bool,
     pub retain_keys: bool,
+}
+
+impl Slot {
+    pub fn number(&self) -> u32 {
+        match self {
+            Slot::Field { number, .. } | Slot::Embedded { number, .. } => *number,
+        }
+    }
 }
 
 impl Schema {
@@ -285,6 +299,7 @@ impl Field {
         Field {
             name: name.into(),
             schema,
+            go_type: None,
             presence: Presence::Verbatim,
             pointer: true,
             required: false,
