@@ -1,13 +1,17 @@
 //! Who may do what: identities, authorization and admission as pure decisions.
 //!
 //! ```text
-//! credentials -> authn (User) -> impersonation -> Attributes -> rbac (Decision) -> admission (mutate, validate)
+//! credentials -> authn (User) -> impersonation -> Attributes -> authorizer (Decision) -> admission (mutate, validate)
 //! ```
 //!
 //! The API server reads the credentials off a connection and feeds policy objects in as they change; what they mean is decided here.
 
 pub mod attributes;
+pub mod authorizer;
+pub mod rbac;
+pub mod request;
 pub mod user;
 
-pub use attributes::{Attributes, Decision};
+pub use attributes::{Attributes, Decision, FieldRequirement, Target};
+pub use request::RequestInfo;
 pub use user::User;

@@ -1,0 +1,9 @@
+//! Role-based access control: rules, the indexed policy, and what it says.
+
+pub mod forbidden;
+pub mod policy;
+pub mod rule;
+
+pub use forbidden::forbidden;
+pub use policy::{Policy, PolicyError, PolicyKind, RoleNotFound, RoleRef, RulesFor, Subject};
+pub use rule::Rule;
