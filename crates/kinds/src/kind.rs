@@ -10,11 +10,12 @@
 
 use std::marker::PhantomData;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use wheelhouse_base::Timestamp;
-use wheelhouse_meta::field::ErrorList;
+use wheelhouse_meta::field::{ErrorList, FieldError, Path};
+use wheelhouse_schema::{Schema, catalog, normalise};
 
 /// Names and shape: all that discovery, routing and storage need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,32 @@ pub struct KindInfo {
     pub create_on_update: bool,
     /// Whether a PUT without `metadata.resourceVersion` is accepted (`AllowUnconditionalUpdate`).
     pub unconditional_update: bool,
+}
+
+impl KindInfo {
+    /// A namespaced kind with every verb, no subresources, no generation, and the usual rules of updates. To be refined by struct update.
+    pub const fn namespaced(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
+        Self {
+            group,
+            version,
+            kind,
+            plural,
+            singular,
+            short_names: &[],
+            categories: &[],
+            scope: Scope::Namespaced,
+            verbs: Verb::ALL,
+            subresources: &[],
+            generation: false,
+            create_on_update: false,
+            unconditional_update: true,
+        }
+    }
+
+    /// The same for a cluster-scoped kind.
+    pub const fn cluster(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
+        Self { scope: Scope::Cluster, ..Self::namespaced(group, version, kind, plural, singular) }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +127,38 @@ pub enum Action {
     Evict,
     /// `POST serviceaccounts/token`.
     Token,
+    /// A stream or a request carried to a node: `log`, `exec`, `attach`, `portforward`, `proxy`, told apart by the subresource's name.
+    Connect,
+}
+
+/// What may stand as `metadata.name`, and with a trailing dash removed as `metadata.generateName`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameRule {
+    /// A DNS-1123 subdomain: most kinds.
+    #[default]
+    Subdomain,
+    /// A DNS-1123 label: namespaces.
+    Label,
+    /// A DNS-1035 label: services.
+    Label1035,
+    /// Anything that fits one segment of a URL path: the RBAC kinds.
+    PathSegment,
+    /// The kind's own validation says: [`Kind::prepare_create`] reports bad names, the registry does not look.
+    Own,
+}
+
+/// A further group and version under which the same stored objects are served. The functions work in place on the decoded object and also
+/// set `apiVersion` and `kind`.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherVersion {
+    pub group: &'static str,
+    pub version: &'static str,
+    /// Defaults of this version; they run before `to_stored`, which is followed by no other defaults.
+    pub default: fn(&mut Value),
+    pub to_stored: fn(&mut Value),
+    pub from_stored: fn(&mut Value),
+    /// This version's field selectors and the stored version's names for them.
+    pub selectable: &'static [(&'static str, &'static str)],
 }
 
 /// One table column (`meta.k8s.io/v1 TableColumnDefinition`).
@@ -134,10 +193,26 @@ pub struct Verdict {
 pub trait Kind: Send + Sync + 'static {
     fn info(&self) -> &KindInfo;
 
+    fn name_rule(&self) -> NameRule {
+        NameRule::default()
+    }
+
+    /// The schema of the stored version. Built-in kinds have theirs in the table; the fleet's kinds and custom resources bring their own.
+    fn schema(&self) -> Option<Schema> {
+        let info = self.info();
+        catalog().kind(info.group, info.version, info.kind).map(|kind| kind.schema.clone())
+    }
+
+    /// Served beside [`KindInfo::version`]; empty for nearly every kind.
+    fn other_versions(&self) -> &[OtherVersion] {
+        &[]
+    }
+
     /// Defaults of the served version; idempotent. Runs on every decoded request body and never on stored objects.
     fn default(&self, object: &mut Value);
 
-    /// Clears what a creator may not set (status), sets what the server sets, and validates. Object metadata is validated by the registry.
+    /// Clears what a creator may not set (status), sets what the server sets, and validates. Object metadata is validated by the registry,
+    /// which has also filled it already: a generated name is final, uid and creation time are set.
     fn prepare_create(&self, object: &mut Value, cx: &RequestContext<'_>) -> Verdict;
 
     /// Restores from `old` what this request may not touch (status on the object itself, everything else on `status`), and validates.
@@ -146,11 +221,7 @@ pub trait Kind: Send + Sync + 'static {
 
     /// Whether `metadata.generation` rises: by default any difference outside `metadata` and `status`.
     fn spec_changed(&self, new: &Value, old: &Value) -> bool {
-        let rest = |v: &Value| -> Vec<(String, Value)> {
-            let fields = v.as_object().into_iter().flatten();
-            fields.filter(|(k, _)| !matches!(k.as_str(), "metadata" | "status" | "kind" | "apiVersion")).map(|(k, v)| (k.clone(), v.clone())).collect()
-        };
-        rest(new) != rest(old)
+        differs_outside_metadata_and_status(new, old)
     }
 
     /// Columns of its table; the first is the name.
@@ -181,6 +252,13 @@ pub trait Kind: Send + Sync + 'static {
 pub trait TypedKind: Send + Sync + 'static {
     type Object: Serialize + DeserializeOwned;
     const INFO: KindInfo;
+    const NAME_RULE: NameRule = NameRule::Subdomain;
+    const OTHER_VERSIONS: &'static [OtherVersion] = &[];
+
+    /// See [`Kind::schema`]; `None` takes it from the table of built-in types.
+    fn schema() -> Option<Schema> {
+        None
+    }
 
     fn default(object: &mut Self::Object) {
         let _ = object;
@@ -189,6 +267,12 @@ pub trait TypedKind: Send + Sync + 'static {
     fn prepare_create(object: &mut Self::Object, cx: &RequestContext<'_>) -> Verdict;
 
     fn prepare_update(new: &mut Self::Object, old: &Self::Object, cx: &RequestContext<'_>) -> Verdict;
+
+    /// See [`Kind::spec_changed`]; `None` leaves it to the comparison of everything outside metadata and status.
+    fn spec_changed(new: &Self::Object, old: &Self::Object) -> Option<bool> {
+        let _ = (new, old);
+        None
+    }
 
     const COLUMNS: &'static [Column];
 
@@ -211,8 +295,115 @@ pub trait TypedKind: Send + Sync + 'static {
 /// does (a value the typed struct refuses), the error is reported as an internal field error and never panics.
 pub struct Typed<T>(PhantomData<fn() -> T>);
 
-impl<T> Default for Typed<T> {
-    fn default() -> Self {
+impl<T: TypedKind> Typed<T> {
+    /// Not `Default`, whose method would be mistaken for [`Kind::default`].
+    #[allow(clippy::new_without_default, reason = "see above")]
+    pub const fn new() -> Self {
         Self(PhantomData)
+    }
+
+    fn read(object: &Value) -> Result<T::Object, Verdict> {
+        T::Object::deserialize(object).map_err(|error| {
+            let errors = vec![FieldError::internal(&Path::root(), error)].into();
+            Verdict { errors, warnings: Vec::new() }
+        })
+    }
+
+    /// Writes the struct back. The typed structs drop no field that the schema knows, but write required empty lists that Go's encoder
+    /// would write as null or leave out, so the schema has the last word.
+    fn write(object: &T::Object, into: &mut Value) {
+        let Ok(mut written) = serde_json::to_value(object) else { return };
+        if let Some(kind) = catalog().kind(T::INFO.group, T::INFO.version, T::INFO.kind) {
+            normalise(&mut written, &kind.schema);
+        }
+        *into = written;
+    }
+}
+
+impl<T: TypedKind> Kind for Typed<T> {
+    fn info(&self) -> &KindInfo {
+        &T::INFO
+    }
+
+    fn name_rule(&self) -> NameRule {
+        T::NAME_RULE
+    }
+
+    fn schema(&self) -> Option<Schema> {
+        T::schema().or_else(|| catalog().kind(T::INFO.group, T::INFO.version, T::INFO.kind).map(|kind| kind.schema.clone()))
+    }
+
+    fn other_versions(&self) -> &[OtherVersion] {
+        T::OTHER_VERSIONS
+    }
+
+    fn default(&self, object: &mut Value) {
+        // A body that the struct refuses is reported by the preparation that follows.
+        if let Ok(mut typed) = Self::read(object) {
+            T::default(&mut typed);
+            Self::write(&typed, object);
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value, cx: &RequestContext<'_>) -> Verdict {
+        let mut typed = match Self::read(object) {
+            Ok(typed) => typed,
+            Err(verdict) => return verdict,
+        };
+        let verdict = T::prepare_create(&mut typed, cx);
+        Self::write(&typed, object);
+        verdict
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value, cx: &RequestContext<'_>) -> Verdict {
+        let (mut typed, old) = match (Self::read(new), Self::read(old)) {
+            (Ok(new), Ok(old)) => (new, old),
+            (Err(verdict), _) | (_, Err(verdict)) => return verdict,
+        };
+        let verdict = T::prepare_update(&mut typed, &old, cx);
+        Self::write(&typed, new);
+        verdict
+    }
+
+    fn spec_changed(&self, new: &Value, old: &Value) -> bool {
+        let typed = Self::read(new).ok().zip(Self::read(old).ok());
+        typed.and_then(|(new, old)| T::spec_changed(&new, &old)).unwrap_or_else(|| differs_outside_metadata_and_status(new, old))
+    }
+
+    fn columns(&self) -> &[Column] {
+        T::COLUMNS
+    }
+
+    fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        // A stored object always fits its struct; were it ever not to, its row is blank rather than the whole list refused.
+        Self::read(object).map(|typed| T::row(&typed, now)).unwrap_or_else(|_| vec![Value::Null; T::COLUMNS.len()])
+    }
+
+    fn selectable_fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        if T::SELECTABLE.is_empty() {
+            return Vec::new();
+        }
+        Self::read(object).map(|typed| T::selectable_fields(&typed)).unwrap_or_default()
+    }
+
+    fn selectable_names(&self) -> &[&'static str] {
+        T::SELECTABLE
+    }
+
+    fn grace_period(&self, object: &Value) -> Option<i64> {
+        Self::read(object).ok().and_then(|typed| T::grace_period(&typed))
+    }
+}
+
+/// The usual rule for raising the generation.
+fn differs_outside_metadata_and_status(new: &Value, old: &Value) -> bool {
+    let counts = |key: &&String| !matches!(key.as_str(), "metadata" | "status" | "kind" | "apiVersion");
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new != old };
+    new.keys().chain(old.keys()).filter(counts).any(|key| new.get(key) != old.get(key))
+}
+
+impl From<ErrorList> for Verdict {
+    fn from(errors: ErrorList) -> Self {
+        Self { errors, warnings: Vec::new() }
     }
 }

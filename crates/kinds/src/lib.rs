@@ -3,6 +3,20 @@
 //! A folder answers: what it is (`mod.rs`), its defaults, its validation, what a create and an update may touch (`strategy.rs`), its table
 //! columns, and the reconcilers keyed by it. The generic registry of the API server and the controllers' driver do the rest.
 
+pub mod core;
+pub mod fleet;
 pub mod kind;
+pub mod names;
+pub mod plan;
+pub mod reconciler;
+pub mod registry;
+pub mod subresource;
+pub mod table;
+pub mod validation;
+pub mod view;
+pub mod virtuals;
 
-pub use kind::{Action, Column, Kind, KindInfo, RequestContext, Scope, Subresource, Typed, TypedKind, Verb, Verdict};
+pub use kind::{
+    Action, Column, Kind, KindInfo, NameRule, OtherVersion, RequestContext, Scope, Subresource, Typed, TypedKind, Verb, Verdict,
+};
+pub use registry::{Behaviour, Entry, Group, Profile, Registry};

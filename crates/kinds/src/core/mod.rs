@@ -1,0 +1,4 @@
+//! The core group, `v1`.
+
+pub mod configmap;
+pub mod namespace;
