@@ -3,10 +3,17 @@
 //! Everything here is a pure function over `serde_json::Value` (whose maps are sorted), with time and randomness passed in. Messages and
 //! orders are upstream's, to the byte, because clients parse some of them and users know the rest.
 
+pub mod duration;
 pub mod field;
 pub mod gotext;
 pub mod gvk;
+pub mod intstr;
+pub mod quantity;
+pub mod selector;
 pub mod status;
+pub mod validation;
 
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use quantity::Quantity;
+pub use selector::{FieldSelector, LabelSelector};
 pub use status::{Reason, Status};
