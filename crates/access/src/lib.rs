@@ -6,12 +6,15 @@
 //!
 //! The API server reads the credentials off a connection and feeds policy objects in as they change; what they mean is decided here.
 
+pub mod admission;
 pub mod attributes;
 pub mod authorizer;
+pub mod field_selector;
+pub mod impersonation;
+pub mod lookups;
 pub mod rbac;
-pub mod request;
 pub mod user;
 
 pub use attributes::{Attributes, Decision, FieldRequirement, Target};
-pub use request::RequestInfo;
+pub use lookups::{Answer, Identity, Lookups, MemoryLookups};
 pub use user::User;

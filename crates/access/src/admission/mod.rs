@@ -1,0 +1,84 @@
+//! Admission: what a cluster's own rules change in a write and what they refuse.
+//!
+//! ```text
+//! decoded, defaulted object -> mutate (every mutating plugin, in order) -> validation -> validate (every validating plugin) -> store
+//! ```
+//!
+//! A plugin is a function of the request, the object and what [`Lookups`] finds. It keeps nothing between requests.
+
+use serde_json::Value;
+use wheelhouse_base::Timestamp;
+use wheelhouse_meta::{GroupResource, Status};
+
+use crate::attributes::{Attributes, Target};
+use crate::lookups::{Answer, Lookups};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+    /// `exec`, `attach`, `portforward` and `proxy`.
+    Connect,
+}
+
+/// A write, as the plugins see it.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    pub attributes: &'a Attributes<'a>,
+    pub operation: Operation,
+    /// The stored object, for updates and deletes of one object.
+    pub old: Option<&'a Value>,
+    pub dry_run: bool,
+    pub now: Timestamp,
+    /// Randomness for generated names. The same request admitted again (after a conflict) should carry the same seed.
+    pub seed: u64,
+}
+
+impl<'a> Request<'a> {
+    pub fn resource(&self) -> &'a str {
+        match self.attributes.target {
+            Target::Resource { resource, .. } => resource,
+            Target::Path(_) => "",
+        }
+    }
+
+    pub fn group(&self) -> &'a str {
+        match self.attributes.target {
+            Target::Resource { group, .. } => group,
+            Target::Path(_) => "",
+        }
+    }
+
+    pub fn subresource(&self) -> &'a str {
+        match self.attributes.target {
+            Target::Resource { subresource, .. } => subresource,
+            Target::Path(_) => "",
+        }
+    }
+
+    /// Whether the request is for `resource` of `group` itself, not for a subresource.
+    pub fn is(&self, group: &str, resource: &str) -> bool {
+        self.group() == group && self.resource() == resource && self.subresource().is_empty()
+    }
+
+    /// A plugin's refusal: `pods "x" is forbidden: WHY`, with the name that the object will have as far as it is known.
+    pub fn forbidden(&self, object: Option<&Value>, why: impl std::fmt::Display) -> Box<Status> {
+        let from_object = |key: &str| object.and_then(|o| o["metadata"][key].as_str()).filter(|s| !s.is_empty());
+        let name = Some(self.attributes.name()).filter(|n| !n.is_empty()).or_else(|| from_object("name")).or_else(|| from_object("generateName"));
+        let resource = GroupResource::new(self.group(), self.resource());
+        Box::new(Status::forbidden(&resource, name.unwrap_or("Unknown"), why))
+    }
+}
+
+/// Runs the mutating plugins in upstream's order. The answer holds texts for `Warning` headers.
+pub fn mutate(request: &Request<'_>, object: &mut Value, lookups: &dyn Lookups) -> Answer<Vec<String>> {
+    let _ = (request, object, lookups);
+    Ok(Vec::new())
+}
+
+/// Runs the validating plugins. `object` is `None` for deletes.
+pub fn validate(request: &Request<'_>, object: Option<&Value>, lookups: &dyn Lookups) -> Answer<Vec<String>> {
+    let _ = (request, object, lookups);
+    Ok(Vec::new())
+}
