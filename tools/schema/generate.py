@@ -69,7 +69,6 @@ SPECIAL = {
     "intstr.IntOrString": "x",
     "metav1.Time": "t",
     "metav1.MicroTime": "u",
-    "metav1.Duration": "d",
     "metav1.FieldsV1": "v",
     "runtime.RawExtension": "r",
     "apiextensionsv1.JSON": "j",

@@ -64,6 +64,12 @@ impl Catalog {
         self.definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("the table holds ObjectMeta: a test reads it")
     }
 
+    /// apiVersion, kind and metadata: what every object has.
+    pub fn partial_object(&self) -> &Schema {
+        let found = self.kind("meta.k8s.io", "v1", "PartialObjectMetadata");
+        &found.expect("the table holds PartialObjectMetadata: a test reads it").schema
+    }
+
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }

@@ -10,9 +10,15 @@ mod decode;
 mod load;
 mod normalise;
 pub mod protobuf;
+mod quantity;
+mod scalar;
+mod syntax;
+mod time;
 mod types;
 
 pub use catalog::{Catalog, Kind, catalog};
-pub use decode::{DecodeError, Decoded, FieldValidation, MAX_DEPTH, decode, decode_value, strict_error};
+pub use decode::{DecodeError, Decoded, FieldValidation, MAX_DEPTH, MAX_PROBLEMS, decode, decode_value, strict_error};
 pub use normalise::normalise;
+pub use quantity::{QuantityError, canonical_quantity};
+pub use time::{Layout, TimeError, Timestamp};
 pub use types::{Choice, Field, List, ListKind, Map, Name, PatchStrategy, Presence, Scalar, Schema, Slot, Struct, StructRef};

@@ -169,7 +169,6 @@ fn schema(code: &'static str, flags: &str, keys: Vec<Cow<'static, str>>) -> Sche
         "x" => Schema::Scalar(Scalar::IntOrString),
         "t" => Schema::Scalar(Scalar::Time),
         "u" => Schema::Scalar(Scalar::MicroTime),
-        "d" => Schema::Scalar(Scalar::Duration),
         "r" => Schema::Scalar(Scalar::RawObject),
         "v" => Schema::Scalar(Scalar::FieldsV1),
         "j" => Schema::Any,

@@ -19,6 +19,10 @@ use serde_json::Value;
 /// A name that is either part of the built-in table or owned by a run-time schema.
 pub type Name = Cow<'static, str>;
 
+/// The definition behind [`Choice`].
+pub(crate) const JSON_SCHEMA_PROPS: &str =
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
 /// The type of one JSON value.
 #[derive(Clone, Debug)]
 pub enum Schema {
@@ -49,8 +53,6 @@ pub enum Scalar {
     Time,
     /// RFC 3339 with six digits of fraction.
     MicroTime,
-    /// Go's duration text, `"5m0s"`.
-    Duration,
     /// An embedded object of any kind (`runtime.RawExtension`).
     RawObject,
     /// The field set of a managedFields entry.
@@ -196,7 +198,7 @@ impl Schema {
         match self {
             Schema::Struct(s) => s.field(key).map(|f| &f.schema),
             Schema::Map(m) => Some(&m.values),
-            Schema::Any | Schema::Scalar(Scalar::RawObject | Scalar::FieldsV1) => Some(&Schema::Any),
+            raw if raw.is_raw() => Some(&Schema::Any),
             _ => None,
         }
     }
@@ -225,6 +227,11 @@ impl Schema {
             Schema::Struct(s) => Some(s),
             _ => None,
         }
+    }
+
+    /// Any JSON stands here, kept as it is.
+    pub fn is_raw(&self) -> bool {
+        matches!(self, Schema::Any | Schema::Scalar(Scalar::RawObject | Scalar::FieldsV1))
     }
 
     /// Whether apply owns the value as a whole: scalars, atomic lists, maps and structs, and values without a schema.
