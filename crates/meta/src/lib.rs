@@ -8,12 +8,16 @@ pub mod field;
 pub mod gotext;
 pub mod gvk;
 pub mod intstr;
+pub mod object;
+pub mod patch;
 pub mod quantity;
 pub mod selector;
 pub mod status;
+pub mod time;
 pub mod validation;
 
 pub use gvk::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use object::Object;
 pub use quantity::Quantity;
 pub use selector::{FieldSelector, LabelSelector};
 pub use status::{Reason, Status};

@@ -6,7 +6,7 @@ mod labels;
 mod names;
 mod net;
 mod object_meta;
-mod options;
+pub mod options;
 
 pub use labels::{LabelSelectorOptions, label_selector, label_selector_requirement, labels};
 pub use names::{
