@@ -175,11 +175,16 @@ pub struct Column {
 }
 
 /// What validation may look at beside the object: facts of the request, never the store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RequestContext<'a> {
     pub now: Timestamp,
     /// Empty for the object itself.
     pub subresource: &'a str,
+    /// Group and version under which the request came in; they differ from the stored ones where a kind has several versions.
+    pub group: &'a str,
+    pub version: &'a str,
+    /// The object as it came, set by [`Typed`] for the few rules that tell an unset list or struct from an empty one.
+    pub raw: Option<&'a Value>,
 }
 
 /// Errors refuse the write (422); warnings go into `Warning` headers.
@@ -350,7 +355,7 @@ impl<T: TypedKind> Kind for Typed<T> {
             Ok(typed) => typed,
             Err(verdict) => return verdict,
         };
-        let verdict = T::prepare_create(&mut typed, cx);
+        let verdict = T::prepare_create(&mut typed, &RequestContext { raw: Some(object), ..*cx });
         Self::write(&typed, object);
         verdict
     }
@@ -360,7 +365,7 @@ impl<T: TypedKind> Kind for Typed<T> {
             (Ok(new), Ok(old)) => (new, old),
             (Err(verdict), _) | (_, Err(verdict)) => return verdict,
         };
-        let verdict = T::prepare_update(&mut typed, &old, cx);
+        let verdict = T::prepare_update(&mut typed, &old, &RequestContext { raw: Some(new), ..*cx });
         Self::write(&typed, new);
         verdict
     }

@@ -3,11 +3,13 @@
 //! A folder answers: what it is (`mod.rs`), its defaults, its validation, what a create and an update may touch (`strategy.rs`), its table
 //! columns, and the reconcilers keyed by it. The generic registry of the API server and the controllers' driver do the rest.
 
+pub mod coordination;
 pub mod core;
 pub mod fleet;
 pub mod kind;
-pub mod names;
 pub mod plan;
+mod prelude;
+pub mod rbac;
 pub mod reconciler;
 pub mod registry;
 pub mod subresource;

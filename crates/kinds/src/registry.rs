@@ -195,9 +195,18 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
+    use crate::{coordination, core, rbac};
     vec![
-        typed::<crate::core::configmap::ConfigMapKind>(),
-        typed::<crate::core::namespace::NamespaceKind>(),
+        typed::<core::configmap::ConfigMapKind>(),
+        typed::<core::event::EventKind>(),
+        typed::<core::namespace::NamespaceKind>(),
+        typed::<core::secret::SecretKind>(),
+        typed::<core::serviceaccount::ServiceAccountKind>(),
+        typed::<coordination::lease::LeaseKind>(),
+        typed::<rbac::clusterrole::ClusterRoleKind>(),
+        typed::<rbac::clusterrolebinding::ClusterRoleBindingKind>(),
+        typed::<rbac::role::RoleKind>(),
+        typed::<rbac::rolebinding::RoleBindingKind>(),
     ]
 }
 

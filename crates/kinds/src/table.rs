@@ -11,6 +11,10 @@ pub const NAME: Column =
 
 pub const AGE: Column = text("Age", "Time since the object was created.");
 
+/// The second and last column of kinds that have no columns of their own.
+pub const CREATED_AT: Column =
+    Column { name: "Created At", kind: "date", format: "", description: "When the object was created.", priority: 0 };
+
 /// A column of text that always shows.
 pub const fn text(name: &'static str, description: &'static str) -> Column {
     Column { name, kind: "string", format: "", description, priority: 0 }
@@ -39,6 +43,11 @@ pub fn name(metadata: &ObjectMeta) -> Value {
 /// The age cell.
 pub fn age(metadata: &ObjectMeta, now: Timestamp) -> Value {
     since(metadata.creation_timestamp.as_ref(), now).into()
+}
+
+/// The cell under [`CREATED_AT`].
+pub fn created_at(metadata: &ObjectMeta) -> Value {
+    metadata.creation_timestamp.as_ref().and_then(|time| serde_json::to_value(time).ok()).unwrap_or(Value::Null)
 }
 
 /// How long ago something was, as [`duration`] prints it; `<unknown>` when it never was.
