@@ -43,11 +43,13 @@ impl Catalog {
     }
 
     /// The schema of a kind, lists (`PodList`) included. The core group is `""`. Machinery kinds are found in
-    /// `meta.k8s.io/v1` and `v1`, and the options and WatchEvent in every group and version.
+    /// `meta.k8s.io/v1`, `meta.k8s.io/v1beta1` (Table, partial objects: the same shape) and `v1`, and the options and WatchEvent in every group and version.
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<&Kind> {
         // References are covariant, so the map can be asked with shorter-lived strings.
         let by_kind: &HashMap<(&str, &str, &str), u16> = &self.by_kind;
-        let machinery = EVERYWHERE.contains(&kind) || (group.is_empty() && version == "v1");
+        let machinery = EVERYWHERE.contains(&kind)
+            || (group.is_empty() && version == "v1")
+            || (group == "meta.k8s.io" && version == "v1beta1");
         by_kind
             .get(&(group, version, kind))
             .or_else(|| machinery.then(|| by_kind.get(&("meta.k8s.io", "v1", kind))).flatten())
@@ -62,6 +64,11 @@ impl Catalog {
     /// `metav1.ObjectMeta`, which every object and every custom resource has.
     pub fn object_meta(&self) -> Schema {
         self.definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("the table holds ObjectMeta: a test reads it")
+    }
+
+    /// `metav1.ListMeta`, which every list has.
+    pub fn list_meta(&self) -> Schema {
+        self.definition("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta").expect("the table holds ListMeta: a test reads it")
     }
 
     /// apiVersion, kind and metadata: what every object has.

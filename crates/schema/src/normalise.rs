@@ -2,7 +2,8 @@
 //!
 //! Upstream keeps objects as Go structs, so an absent field and an empty one are often the same thing, and which of the
 //! two a client sees is decided by the field's tags alone. [`Presence`] has those. An empty list or map that must be
-//! written appears as `null`, because upstream's objects have been through protobuf, which cannot tell empty from nil.
+//! written appears as `null`, because upstream's objects have been through protobuf, which cannot tell empty from nil;
+//! only list kinds, which are never stored, show an empty `items` as it is.
 
 use serde_json::{Map, Value};
 
@@ -69,6 +70,9 @@ fn structure(object: &mut Map<String, Value>, of: &Struct) {
         };
         normalise(value, &field.schema);
         if is_unset(value, field) {
+            if value.is_array() && field.presence == Presence::Always && is_list_kind(of) {
+                continue;
+            }
             match written_when_unset(field) {
                 Some(zero) => *value = zero,
                 None => {
@@ -77,6 +81,11 @@ fn structure(object: &mut Map<String, Value>, of: &Struct) {
             }
         }
     }
+}
+
+fn is_list_kind(of: &Struct) -> bool {
+    let metadata = of.field("metadata").and_then(|field| field.schema.as_struct());
+    metadata.is_some_and(|metadata| metadata.go_name == "v1.ListMeta")
 }
 
 /// Whether Go would hold the zero value.
@@ -172,6 +181,7 @@ mod tests {
     fn lists_without_omitempty_are_null_when_empty() {
         let role = normalised("rbac.authorization.k8s.io", "v1", "Role", json!({"metadata": {"name": "r"}, "rules": []}));
         assert_eq!(role, json!({"metadata": {"name": "r"}, "rules": null}));
+        assert_eq!(normalised("", "v1", "PodList", json!({"items": []})), json!({"metadata": {}, "items": []}));
     }
 
     #[test]

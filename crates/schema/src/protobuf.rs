@@ -1,22 +1,31 @@
 //! Kubernetes' protobuf both ways, driven by the schema table.
+//!
+//! ```text
+//! "k8s\0"  runtime.Unknown { typeMeta {apiVersion, kind}, raw, contentEncoding, contentType }
+//!                                                          └─ the object's own message
+//! watch:   length (4 bytes, big endian)  runtime.Unknown { raw = WatchEvent { type, object { raw = "k8s\0" … } } }
+//! ```
+//!
+//! The messages are proto2 as gogo-protobuf writes them for Go structs, which is stricter than the format: fields ascend,
+//! a field that is no pointer is written even when zero, an embedded or plain struct is written even when empty, map
+//! entries are sorted by key. Bytes are compared with recorded ones in this module's tests. Reading accepts any order,
+//! packed lists, unknown fields and repeated parts of one message.
+//!
+//! Scalars with a JSON form of their own are small messages: Time `{1: seconds, 2: nanos}` (empty when unset),
+//! IntOrString `{1: which, 2: number, 3: text}`, Quantity `{1: text}`, RawExtension, JSON and FieldsV1 `{1: JSON bytes}`.
 
-use serde_json::Value;
+mod envelope;
+mod read;
+mod wire;
+mod write;
 
-use crate::types::Schema;
-
-/// A `runtime.Unknown`: the envelope behind the magic bytes `k8s\0`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown<'a> {
-    pub api_version: String,
-    pub kind: String,
-    /// The object's message, or JSON when `content_type` says so.
-    pub raw: &'a [u8],
-    pub content_encoding: String,
-    pub content_type: String,
-}
+pub use envelope::{MAGIC, Unknown, encode_object, list_object, open, seal, watch_frame};
+pub use read::{MAX_VALUES, decode};
+pub use write::encode;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProtobufError {
+    /// The bytes are no message; the text is upstream's where it has one (`unexpected EOF`).
     #[error("{0}")]
     Malformed(&'static str),
     /// The type has no protobuf form (Table, custom resources).
@@ -27,34 +36,22 @@ pub enum ProtobufError {
     Value { path: String, reason: String },
 }
 
-/// Opens an enveloped body. Fails without the magic bytes.
-pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, ProtobufError> {
-    let _ = bytes;
-    todo!()
+impl ProtobufError {
+    fn value(reason: impl Into<String>) -> ProtobufError {
+        ProtobufError::Value { path: String::new(), reason: reason.into() }
+    }
+
+    /// Names the field that the error is under.
+    fn under(self, name: &str) -> ProtobufError {
+        match self {
+            ProtobufError::Value { path, reason } if path.is_empty() => {
+                ProtobufError::Value { path: name.to_owned(), reason }
+            }
+            ProtobufError::Value { path, reason } => ProtobufError::Value { path: format!("{name}.{path}"), reason },
+            other => other,
+        }
+    }
 }
 
-/// Reads the bare message of a type (`Unknown::raw`) into JSON, in the form Go would write; apiVersion and kind are the
-/// caller's to add.
-pub fn decode(raw: &[u8], schema: &Schema) -> Result<Value, ProtobufError> {
-    let _ = (raw, schema);
-    todo!()
-}
-
-/// Writes the bare message of a type.
-pub fn encode(value: &Value, schema: &Schema) -> Result<Vec<u8>, ProtobufError> {
-    let _ = (value, schema);
-    todo!()
-}
-
-/// Writes `k8s\0` and the envelope; apiVersion and kind are taken from the value.
-pub fn encode_object(value: &Value, schema: &Schema) -> Result<Vec<u8>, ProtobufError> {
-    let _ = (value, schema);
-    todo!()
-}
-
-/// One frame of a protobuf watch: four bytes of length, then an envelope that holds a WatchEvent whose object is
-/// `object`, itself enveloped (what [`encode_object`] wrote).
-pub fn watch_frame(event_type: &str, object: &[u8]) -> Vec<u8> {
-    let _ = (event_type, object);
-    todo!()
-}
+#[cfg(test)]
+mod tests;
