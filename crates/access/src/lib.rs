@@ -8,11 +8,14 @@
 
 pub mod admission;
 pub mod attributes;
+pub mod authn;
 pub mod authorizer;
 pub mod field_selector;
 pub mod impersonation;
 pub mod lookups;
 pub mod rbac;
+pub mod time;
+pub mod token;
 pub mod user;
 
 pub use attributes::{Attributes, Decision, FieldRequirement, Target};
