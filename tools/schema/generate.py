@@ -93,6 +93,8 @@ class Package:
         self.name = "metav1" if parts[-2] == "meta" else parts[-2] + parts[-1]
         self.prefix = DEFINITION_PREFIX[repository] + directory.replace("/", ".") + "."
         self.imports, self.structs, self.named, self.constants = {}, {}, {}, {}
+        # Go types marked +enum, and the values of every typed string constant by type.
+        self.enums, self.values = set(), {}
 
 
 class Field:
@@ -116,6 +118,7 @@ def go_files(repo, ref, directory):
 IMPORT = re.compile(r'^\s*(?:import\s+)?(?:(\w+)\s+)?"([\w./-]+)"\s*$')
 FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([\w.*\[\]]+(?:interface\{\})?)\s+`([^`]*)`')
 TAG = re.compile(r'(\w+):"((?:[^"\\]|\\.)*)"')
+TYPED = re.compile(r'^\s*(?:const\s+)?\w+\s+(\w+)\s+=\s+"([^"]*)"|^\s*(?:const\s+)?\w+\s+=\s+(\w+)\("([^"]*)"\)')
 CONSTANT = re.compile(r'^\s+(\w+)\s+(?:[\w.]+\s+)?=\s+("[^"]*"|-?\d+)')
 
 
@@ -139,6 +142,10 @@ def parse(package, text):
             found = CONSTANT.match(line)
             if found:
                 package.constants[found.group(1)] = found.group(2)
+            found = TYPED.match(line)
+            if found:
+                of, value = (found.group(1) or found.group(3)), (found.group(2) or found.group(4) or "")
+                package.values.setdefault(of, []).append(value)
             if line.startswith("//"):
                 markers.append(line[2:].strip())
                 continue
@@ -155,6 +162,8 @@ def parse(package, text):
             found = re.match(r"^type (\w+) (=\s*)?([\w.*\[\]]+)\s*$", line)
             if found:
                 package.named[found.group(1)] = found.group(3)
+                if "+enum" in markers:
+                    package.enums.add(found.group(1))
             if line.strip() != "":
                 markers = []
             continue
@@ -271,7 +280,8 @@ class Table:
                 continue
             seen.add(json_name)
             code, go, named = self.resolve(package, go_type)
-            lines.append(self.field(package, name, json_name, code, go, named, number, options, tags, markers, openapi))
+            lines.append(self.field(package, name, json_name, code, go, named, number, options, tags, go_type,
+                                    markers, openapi))
         if openapi is not None and "properties" in openapi:
             missing = set(openapi["properties"]) ^ seen
             if missing:
@@ -298,7 +308,17 @@ class Table:
                 out.add(options[0])
         return out
 
-    def field(self, package, struct_name, name, code, go, named, number, options, tags, markers, openapi):
+    def enum(self, package, go_type):
+        """The values of a type marked +enum, also as a list's items."""
+        go_type = re.sub(r"map\[[^\]]*\]", "", go_type).lstrip("*[]")
+        if "." in go_type:
+            alias, go_type = go_type.split(".")
+            package = self.by_path.get(package.imports[alias])
+        if package is None or go_type not in package.enums:
+            return []
+        return sorted(set(package.values.get(go_type, [])))
+
+    def field(self, package, struct_name, name, code, go, named, number, options, tags, tags_type, markers, openapi):
         marker = {}
         for m in markers:
             if m.startswith("+"):
@@ -309,9 +329,9 @@ class Table:
         flags += "z" if "omitzero" in options else ""
         list_type = marker.get("listType", [""])[0]
         keys = marker.get("listMapKey", [])
-        flags += {"set": "S", "map": "M"}.get(list_type, "")
+        flags += {"set": "S", "map": "M", "atomic": "L"}.get(list_type, "")
         map_type = marker.get("mapType", marker.get("structType", [""]))[0]
-        flags += "A" if map_type == "atomic" else ""
+        flags += {"atomic": "A", "granular": "G"}.get(map_type, "")
         strategy = tags.get("patchStrategy", "").split(",")
         merge_key = tags.get("patchMergeKey", "")
         flags += "m" if "merge" in strategy else ""
@@ -324,6 +344,9 @@ class Table:
             extras.append("merge=" + merge_key)
         if named:
             extras.append("go=" + go.lstrip("*"))
+        values = self.enum(package, tags_type)
+        if values:
+            extras.append("enum=" + ",".join(values))
         default = marker.get("default", [""])[0]
         if default.startswith("ref("):
             constant = default[4:-1].rsplit(".", 1)[-1]

@@ -141,6 +141,9 @@ mod tests {
         assert!(deployment.child("spec").unwrap().child("selector").unwrap().is_atomic());
         assert!(!deployment.child("metadata").unwrap().child("labels").unwrap().is_atomic());
         assert!(!schema("", "v1", "ConfigMap").child("data").unwrap().is_atomic());
+        let volume = schema("", "v1", "PersistentVolume");
+        assert!(!volume.child("spec").unwrap().child("claimRef").unwrap().is_atomic(), "a granular field of an atomic type");
+        assert!(schema("", "v1", "Event").child("involvedObject").unwrap().is_atomic());
     }
 
     #[test]

@@ -4,14 +4,14 @@
 //!
 //! ```text
 //! S <go name> <definition> <flags> [unions]      a struct; its fields follow
-//! <json name> <type> <protobuf number> <flags> [keys=a,b] [merge=a] [go=v1.Protocol] [default=JSON]
+//! <json name> <type> <protobuf number> <flags> [keys=a,b] [merge=a] [go=v1.Protocol] [enum=A,B] [default=JSON]
 //! + <type> <protobuf number>                     an embedded struct, flattened in JSON
 //! K <group> <version> <kind> <struct>            a top-level kind
 //! ```
 //!
 //! Types: `*` pointer, `[` list, `{` map with string keys, `w[` a named list, `#N` the N-th struct, else one letter or two
-//! for a scalar. Flags: `o` omitempty, `z` omitzero, `r` required, `S` set list, `M` map list, `A` atomic map or struct, and
-//! the patch strategies `m` merge, `p` replace, `k` retainKeys. The text is part of the binary and names are slices of it,
+//! for a scalar. Flags: `o` omitempty, `z` omitzero, `r` required, `S` set list, `M` map list, `L` atomic list, `A` atomic and
+//! `G` granular map or struct, and the patch strategies `m` merge, `p` replace, `k` retainKeys. The text is part of the binary and names are slices of it,
 //! so that loading allocates little.
 
 use std::borrow::Cow;
@@ -37,6 +37,8 @@ enum Entry {
 pub(crate) fn load() -> (Vec<Struct>, Vec<Kind>) {
     let mut raw: Vec<Raw> = Vec::with_capacity(800);
     let mut kinds = Vec::with_capacity(200);
+    // Fields that take an atomic struct apart: the struct they are in, their name, the struct they hold.
+    let mut granular = Vec::new();
     for line in TYPES.lines() {
         let mut columns = line.split('\t');
         let first = columns.next().expect("split gives at least one column");
@@ -51,12 +53,23 @@ pub(crate) fn load() -> (Vec<Struct>, Vec<Kind>) {
             }
             comment if comment.starts_with('#') => {}
             name => {
+                let split_up = columns.clone().nth(2).is_some_and(|flags| flags.contains('G'));
                 let (number, field) = field(name, columns);
+                if let (true, Schema::Struct(StructRef::Builtin(target))) = (split_up, &field.schema) {
+                    granular.push((raw.len() - 1, name, *target));
+                }
                 last(&mut raw).entries.push(Entry::Field { number, field });
             }
         }
     }
-    let structs = (0..raw.len()).map(|at| flatten(&raw, at)).collect();
+    let mut structs: Vec<Struct> = (0..raw.len()).map(|at| flatten(&raw, at)).collect();
+    for (of, field, target) in granular {
+        let mut copy = structs[target as usize].clone();
+        copy.atomic = false;
+        let fields = &mut structs[of].fields;
+        let field = fields.iter_mut().find(|f| f.name == field).expect("the field was read above");
+        field.schema = Schema::Struct(StructRef::Owned(Arc::new(copy)));
+    }
     (structs, kinds)
 }
 
@@ -101,11 +114,13 @@ fn field(name: &'static str, mut columns: Columns<'static>) -> (u32, Field) {
     let mut merge_key = None;
     let mut go_type = None;
     let mut default = None;
+    let mut values = Vec::new();
     for extra in columns {
         let (key, value) = extra.split_once('=').expect("an extra is key=value");
         match key {
             "keys" => keys = value.split(',').map(Cow::Borrowed).collect(),
             "merge" => merge_key = Some(Cow::Borrowed(value)),
+            "enum" => values = value.split(',').map(Cow::Borrowed).collect(),
             "go" => go_type = Some(Cow::Borrowed(value)),
             "default" => default = Some(Arc::new(serde_json::from_str(value).expect("a default is JSON"))),
             other => panic!("unknown extra {other}"),
@@ -125,6 +140,7 @@ fn field(name: &'static str, mut columns: Columns<'static>) -> (u32, Field) {
         required: flags.contains('r'),
         nullable: false,
         default,
+        values,
         patch: PatchStrategy {
             merge: flags.contains('m'),
             replace: flags.contains('p'),
@@ -149,11 +165,12 @@ fn schema(code: &'static str, flags: &str, keys: Vec<Cow<'static, str>>) -> Sche
         };
         let nullable_items = items.starts_with('*');
         let items = schema(items.trim_start_matches('*'), "", Vec::new());
-        return Schema::List(Arc::new(List { items, kind, keys, nullable_items, wrapped }));
+        let declared = kind != ListKind::Atomic || flags.contains('L');
+        return Schema::List(Arc::new(List { items, kind, declared, keys, nullable_items, wrapped }));
     }
     if let Some(values) = code.strip_prefix('{') {
         let values = schema(values.trim_start_matches('*'), "", Vec::new());
-        return Schema::Map(Arc::new(Map { values, atomic: flags.contains('A') }));
+        return Schema::Map(Arc::new(Map { values, atomic: flags.contains('A'), granular: flags.contains('G') }));
     }
     if let Some(index) = code.strip_prefix('#') {
         return Schema::Struct(StructRef::Builtin(index.parse().expect("a struct's number")));

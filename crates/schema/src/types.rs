@@ -82,6 +82,8 @@ pub enum ListKind {
 pub struct List {
     pub items: Schema,
     pub kind: ListKind,
+    /// Whether the type names its list type; one that does not is atomic to apply and silent in OpenAPI.
+    pub declared: bool,
     /// The fields that identify an item of a [`ListKind::Map`] list; otherwise empty.
     pub keys: Vec<Name>,
     /// Whether Go holds pointers, so that a null item stays null rather than becoming a zero value.
@@ -95,6 +97,8 @@ pub struct Map {
     pub values: Schema,
     /// `x-kubernetes-map-type: atomic`.
     pub atomic: bool,
+    /// `x-kubernetes-map-type: granular`, which is the default but named in OpenAPI.
+    pub granular: bool,
 }
 
 /// A struct, by index into the built-in table or owned. Dereferences to [`Struct`].
@@ -116,7 +120,8 @@ pub struct Struct {
     pub fields: Vec<Field>,
     /// Indices of `fields` in the order of names, for the lookup.
     pub by_name: Vec<u16>,
-    /// `x-kubernetes-map-type: atomic` (Go's `+structType=atomic`).
+    /// `x-kubernetes-map-type: atomic` (Go's `+structType=atomic`). A field that overrides it with `granular` has a copy of
+    /// the struct.
     pub atomic: bool,
     /// Keep fields that are not listed (run-time schemas).
     pub preserve_unknown: bool,
@@ -149,6 +154,8 @@ pub struct Field {
     /// `nullable: true` in a CustomResourceDefinition: an explicit null is kept.
     pub nullable: bool,
     pub default: Option<Arc<Value>>,
+    /// The values of a Go type marked as an enumeration, for OpenAPI: of the field, a list's items or a map's values.
+    pub values: Vec<Name>,
     /// Strategic merge: how a list, map or struct is patched.
     pub patch: PatchStrategy,
     /// Strategic merge: the key field of a merged list of objects.
@@ -185,6 +192,16 @@ impl Slot {
 }
 
 impl Schema {
+    /// A run-time list; `keys` are those of a map list and otherwise empty.
+    pub fn list(items: Schema, kind: ListKind, keys: Vec<Name>) -> Schema {
+        Schema::List(Arc::new(List { items, kind, declared: true, keys, nullable_items: false, wrapped: false }))
+    }
+
+    /// A run-time map.
+    pub fn map(values: Schema, atomic: bool) -> Schema {
+        Schema::Map(Arc::new(Map { values, atomic, granular: false }))
+    }
+
     /// The field of a struct; `None` for anything else.
     pub fn field(&self, name: &str) -> Option<&Field> {
         match self {
@@ -312,6 +329,7 @@ impl Field {
             required: false,
             nullable: false,
             default: None,
+            values: Vec::new(),
             patch: PatchStrategy::default(),
             merge_key: None,
         }

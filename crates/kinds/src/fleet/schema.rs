@@ -31,7 +31,7 @@ pub(super) fn map_list(items: Schema, key: &'static str) -> Schema {
 
 /// A list that is replaced as a whole.
 pub(super) fn atomic_list(items: Schema) -> Schema {
-    Schema::List(Arc::new(List { items, kind: ListKind::Atomic, keys: Vec::new(), nullable_items: false, wrapped: false }))
+    Schema::List(Arc::new(List { items, kind: ListKind::Atomic, declared: false, keys: Vec::new(), nullable_items: false, wrapped: false }))
 }
 
 /// `metav1.Condition`s, keyed by their type.
