@@ -26,7 +26,7 @@ pub(super) fn structure<const N: usize>(fields: [(&'static str, Schema); N]) -> 
 
 /// A list whose items `key` identifies, so that apply merges it item by item.
 pub(super) fn map_list(items: Schema, key: &'static str) -> Schema {
-    Schema::List(Arc::new(List { items, kind: ListKind::Map, keys: vec![key.into()], nullable_items: false, wrapped: false }))
+    Schema::List(Arc::new(List { items, kind: ListKind::Map, declared: true, keys: vec![key.into()], nullable_items: false, wrapped: false }))
 }
 
 /// A list that is replaced as a whole.

@@ -1,9 +1,7 @@
 //! What a Secret must be.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::Secret;
-use wheelhouse_schema::{FieldValidation, Map, Schema, decode};
+use wheelhouse_schema::{FieldValidation, Schema, decode};
 
 use super::types;
 use crate::prelude::*;
@@ -100,7 +98,7 @@ fn docker_configuration(object: &Secret, key: &str, path: &Path<'_>, errors: &mu
         errors.push(FieldError::required(&path.key(key), ""));
         return;
     };
-    let any_object = Schema::Map(Arc::new(Map { values: Schema::Any, atomic: false }));
+    let any_object = Schema::map(Schema::Any, false);
     if let Err(error) = decode(bytes, &any_object, FieldValidation::Ignore) {
         errors.push(FieldError::invalid(&path.key(key), REDACTED, error.to_string()));
     }
