@@ -5,6 +5,7 @@
 mod clock;
 mod ids;
 pub mod limits;
+pub mod routes;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use ids::{ClusterId, HostName, InvalidId, ReplicaId, Revision, Term};
