@@ -19,6 +19,9 @@ pub enum Command {
     LeaseGrant { id: i64, ttl_secs: i64 },
     /// Deletes the lease's keys as one transaction.
     LeaseRevoke { id: i64 },
+    /// Counts one more renewal. Time is no part of the state: whoever leads starts the lease's full time anew when the count moves,
+    /// so a renewal may enter on any replica and outlives a change of leader.
+    LeaseRenew { id: i64 },
 }
 
 /// Refuses the transaction unless the log entry that carries it was proposed under this term.
@@ -158,6 +161,7 @@ pub enum Outcome {
     Compacted,
     LeaseGranted,
     LeaseRevoked { revision: Revision },
+    LeaseRenewed { ttl_secs: i64 },
     Failed(crate::command::Refusal),
 }
 
@@ -178,9 +182,14 @@ pub enum Refusal {
     DuplicateKey,
     #[error("key is not provided")]
     EmptyKey,
-    #[error("lease is provided together with ignore_lease, or a value together with ignore_value")]
+    #[error("a value is provided together with ignore_value")]
     ValueProvided,
+    #[error("a lease is provided together with ignore_lease")]
+    LeaseProvided,
 }
+
+/// The end of a range that has none: etcd's form.
+pub const TO_THE_LAST_KEY: &[u8] = b"\0";
 
 impl KeyRange {
     pub fn key(key: impl Into<Bytes>) -> Self {
