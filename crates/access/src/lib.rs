@@ -8,12 +8,15 @@
 
 pub mod admission;
 pub mod attributes;
+pub mod audit;
 pub mod authn;
 pub mod authorizer;
+pub mod bootstrap;
 pub mod field_selector;
 pub mod impersonation;
 pub mod lookups;
 pub mod rbac;
+pub mod review;
 pub mod time;
 pub mod token;
 pub mod user;

@@ -81,9 +81,13 @@ pub fn token(
             Ok(Accepted { user: authenticated(accepted.user), ..accepted })
         }
         Err(SignatureError::Foreign) => {
+            // A bootstrap token names no audience: it is for this API server.
+            let common: Vec<String> = issuer.audiences.iter().filter(|a| audiences.contains(a)).cloned().collect();
+            if common.is_empty() {
+                return Err(InvalidToken::Unknown);
+            }
             let user = bootstrap_token::authenticate(token, lookups, now).ok_or(InvalidToken::Unknown)?;
-            // A bootstrap token is for this API server and names no audience.
-            Ok(Accepted { user: authenticated(user), audiences: issuer.audiences.iter().filter(|a| audiences.contains(a)).cloned().collect(), stale_for: None })
+            Ok(Accepted { user: authenticated(user), audiences: common, stale_for: None })
         }
         Err(error) => Err(InvalidToken::Refused(error.to_string())),
     }

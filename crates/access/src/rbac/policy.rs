@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Bindings are found by subject, so a decision looks only at bindings that concern the user, however many others there are. Candidates
-//! are visited in name order, cluster bindings first, so that the reason given for one state is always the same.
+//! are visited in one fixed order, so that the reason given for one state is always the same: cluster bindings first, among them those
+//! with the most subjects (the likeliest to allow), then by name. Upstream's order is arbitrary.
 //!
 //! A binding whose role is missing grants nothing and is named in the reason of a refusal.
 
@@ -222,10 +223,9 @@ impl Policy {
         let cluster = self.scopes.get("");
         let local = if namespace.is_empty() { None } else { self.scopes.get(namespace) };
         for scope in [cluster, local].into_iter().flatten() {
-            for name in scope.candidates(user) {
-                let binding = &scope.bindings[name];
+            for binding in scope.candidates(user) {
                 let Some(subject) = binding.subjects.iter().find(|s| s.names(user, &binding.namespace)) else { continue };
-                let found = self.role_rules(&binding.role_ref, &binding.namespace).map(|rules| (&**binding, subject, &**rules));
+                let found = self.role_rules(&binding.role_ref, &binding.namespace).map(|rules| (binding, subject, &**rules));
                 if !each(found) {
                     return;
                 }
@@ -255,9 +255,12 @@ impl Scope {
         }
     }
 
-    fn candidates(&self, user: &User) -> BTreeSet<&str> {
+    fn candidates(&self, user: &User) -> Vec<&Binding> {
         let keys = std::iter::once(SubjectKey::User(user.name.clone())).chain(user.groups.iter().map(|g| SubjectKey::Group(g.clone())));
-        keys.filter_map(|key| self.by_subject.get(&key)).flatten().map(String::as_str).collect()
+        let names: BTreeSet<&String> = keys.filter_map(|key| self.by_subject.get(&key)).flatten().collect();
+        let mut found: Vec<&Binding> = names.into_iter().filter_map(|name| self.bindings.get(name).map(|b| &**b)).collect();
+        found.sort_by_key(|binding| std::cmp::Reverse(binding.subjects.len()));
+        found
     }
 }
 
