@@ -3,6 +3,7 @@
 //! Everything here is a pure function over `serde_json::Value` (whose maps are sorted), with time and randomness passed in. Messages and
 //! orders are upstream's, to the byte, because clients parse some of them and users know the rest.
 
+pub mod apply;
 pub mod duration;
 pub mod field;
 pub mod gotext;
