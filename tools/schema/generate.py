@@ -118,7 +118,7 @@ def go_files(repo, ref, directory):
 IMPORT = re.compile(r'^\s*(?:import\s+)?(?:(\w+)\s+)?"([\w./-]+)"\s*$')
 FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([\w.*\[\]]+(?:interface\{\})?)\s+`([^`]*)`')
 TAG = re.compile(r'(\w+):"((?:[^"\\]|\\.)*)"')
-TYPED = re.compile(r'^\s*(?:const\s+)?\w+\s+(\w+)\s+=\s+"([^"]*)"|^\s*(?:const\s+)?\w+\s+=\s+(\w+)\("([^"]*)"\)')
+TYPED = re.compile(r'^\s*(?:const\s+)?\w+\s+(\w+)\s+=\s+"([^"]*)"|^\s*(?:const\s+)?\w+\s+=\s+(\w+)\((?:"([^"]*)"|([\w.]+))\)')
 CONSTANT = re.compile(r'^\s+(\w+)\s+(?:[\w.]+\s+)?=\s+("[^"]*"|-?\d+)')
 
 
@@ -145,7 +145,8 @@ def parse(package, text):
             found = TYPED.match(line)
             if found:
                 of, value = (found.group(1) or found.group(3)), (found.group(2) or found.group(4) or "")
-                package.values.setdefault(of, []).append(value)
+                # A constant may be another package's: the reference is looked up once all are read.
+                package.values.setdefault(of, []).append(("=" + found.group(5)) if found.group(5) else value)
             if line.startswith("//"):
                 markers.append(line[2:].strip())
                 continue
@@ -316,7 +317,14 @@ class Table:
             package = self.by_path.get(package.imports[alias])
         if package is None or go_type not in package.enums:
             return []
-        return sorted(set(package.values.get(go_type, [])))
+        return sorted({self.constant(package, v) for v in package.values.get(go_type, [])})
+
+    def constant(self, package, value):
+        if not value.startswith("="):
+            return value
+        alias, _, name = value[1:].rpartition(".")
+        package = self.by_path[package.imports[alias]] if alias else package
+        return json.loads(package.constants[name])
 
     def field(self, package, struct_name, name, code, go, named, number, options, tags, tags_type, markers, openapi):
         marker = {}
@@ -329,6 +337,8 @@ class Table:
         flags += "z" if "omitzero" in options else ""
         list_type = marker.get("listType", [""])[0]
         keys = marker.get("listMapKey", [])
+        if list_type and not code.lstrip("*").startswith(("[", "w", "y")):
+            raise SystemExit(f"{struct_name}.{name}: list type on {code}")
         flags += {"set": "S", "map": "M", "atomic": "L"}.get(list_type, "")
         map_type = marker.get("mapType", marker.get("structType", [""]))[0]
         flags += {"atomic": "A", "granular": "G"}.get(map_type, "")

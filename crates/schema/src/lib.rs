@@ -9,6 +9,7 @@ mod catalog;
 mod decode;
 mod load;
 mod normalise;
+pub mod openapi;
 pub mod protobuf;
 mod quantity;
 mod scalar;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::catalog::Kind;
 use crate::types::{Choice, Field, List, ListKind, Map, PatchStrategy, Presence, Scalar, Schema, Slot, Struct, StructRef};
 
-const TYPES: &str = include_str!("../data/types.txt");
+pub(crate) const TYPES: &str = include_str!("../data/types.txt");
 
 /// A struct as the table has it: embedded structs not yet flattened.
 struct Raw {
@@ -137,6 +137,7 @@ fn field(name: &'static str, mut columns: Columns<'static>) -> (u32, Field) {
         go_type,
         presence,
         pointer: code.starts_with('*'),
+        declared_atomic: code.ends_with('y') && flags.contains('L'),
         required: flags.contains('r'),
         nullable: false,
         default,

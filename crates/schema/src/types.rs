@@ -149,6 +149,8 @@ pub struct Field {
     pub presence: Presence,
     /// Whether Go holds a pointer: absent differs from zero. Always true of run-time schemas' fields.
     pub pointer: bool,
+    /// Bytes with a declared list type, which only OpenAPI shows.
+    pub declared_atomic: bool,
     /// Listed as required in OpenAPI.
     pub required: bool,
     /// `nullable: true` in a CustomResourceDefinition: an explicit null is kept.
@@ -326,6 +328,7 @@ impl Field {
             go_type: None,
             presence: Presence::Verbatim,
             pointer: true,
+            declared_atomic: false,
             required: false,
             nullable: false,
             default: None,
