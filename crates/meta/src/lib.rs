@@ -3,6 +3,8 @@
 //! Everything here is a pure function over `serde_json::Value` (whose maps are sorted), with time and randomness passed in. Messages and
 //! orders are upstream's, to the byte, because clients parse some of them and users know the rest.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod apply;
 pub mod duration;
 pub mod field;
@@ -14,6 +16,7 @@ pub mod patch;
 pub mod quantity;
 pub mod selector;
 pub mod status;
+pub mod table;
 pub mod time;
 pub mod validation;
 

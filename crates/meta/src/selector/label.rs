@@ -148,23 +148,35 @@ impl LabelSelector {
         let Some(selector) = selector.filter(|s| !s.is_null()) else {
             return Ok(Self::nothing());
         };
-        let mut requirements = Vec::new();
-        for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
-            let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement::new(key, Operator::Equals, vec![value])?);
-        }
-        for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten();
+        let expressions = expressions.map(|expression| {
             let text = |key: &str| expression.get(key).and_then(Value::as_str).unwrap_or_default();
-            let operator = match text("operator") {
+            let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
+            (text("key"), text("operator"), values.map(|v| v.as_str().unwrap_or_default().to_owned()).collect())
+        });
+        Self::from_parts(labels, expressions)
+    }
+
+    /// From the parts of a typed `LabelSelector`: labels, and `(key, operator, values)` with the operators of that type.
+    pub fn from_parts<'p>(
+        labels: impl IntoIterator<Item = (&'p str, &'p str)>,
+        expressions: impl IntoIterator<Item = (&'p str, &'p str, Vec<String>)>,
+    ) -> Result<Self, SelectorError> {
+        let mut requirements = Vec::new();
+        for (key, value) in labels {
+            requirements.push(Requirement::new(key, Operator::Equals, vec![value.to_owned()])?);
+        }
+        for (key, operator, values) in expressions {
+            let operator = match operator {
                 "In" => Operator::In,
                 "NotIn" => Operator::NotIn,
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
                 other => return Err(SelectorError(format!("{} is not a valid label selector operator", quote(other)))),
             };
-            let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
-            let values = values.map(|v| v.as_str().unwrap_or_default().to_owned()).collect();
-            requirements.push(Requirement::new(text("key"), operator, values)?);
+            requirements.push(Requirement::new(key, operator, values)?);
         }
         Ok(Self::from_requirements(requirements))
     }

@@ -9,3 +9,6 @@ mod parse;
 
 pub use field::{FieldOperator, FieldRequirement, FieldSelector, FieldSelectorError, ONLY_NAME_AND_NAMESPACE};
 pub use label::{LabelSelector, Operator, Requirement, SelectorError, labels_to_string};
+
+#[cfg(test)]
+mod golden;

@@ -154,3 +154,6 @@ fn is_zero_code(code: &u16) -> bool {
 fn is_zero_seconds(seconds: &u32) -> bool {
     *seconds == 0
 }
+
+#[cfg(test)]
+mod golden;
