@@ -57,20 +57,21 @@ pub const MAX_PROBLEMS: usize = 100;
 
 /// Reads a JSON object of a known type.
 pub fn decode(bytes: &[u8], schema: &Schema, validation: FieldValidation) -> Result<Decoded, DecodeError> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        // Go replaces bytes that are no UTF-8, unless the grammar is broken anyway.
+        return match crate::syntax::complaint(bytes) {
+            Some(text) => Err(DecodeError::Syntax(text)),
+            None => decode(String::from_utf8_lossy(bytes).as_bytes(), schema, validation),
+        };
+    };
     let mut reading = Reading::new(validation);
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = Seed::root(schema, &mut reading)
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value));
     match read {
         Ok(value) => Ok(reading.finish(value, is_run_time(schema))),
-        Err(refusal) => match (explain(bytes, reading.error, &refusal), std::str::from_utf8(bytes)) {
-            // Go replaces bytes that are no UTF-8; the second reading is of valid text.
-            (DecodeError::Syntax(_), Err(_)) if crate::syntax::complaint(bytes).is_none() => {
-                decode(String::from_utf8_lossy(bytes).as_bytes(), schema, validation)
-            }
-            (error, _) => Err(error),
-        },
+        Err(refusal) => Err(explain(bytes, reading.error, &refusal)),
     }
 }
 

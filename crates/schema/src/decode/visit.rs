@@ -276,8 +276,10 @@ impl<'a, 'r> Seed<'a, 'r> {
         self.reading.enter()?;
         let owner = of.go_name.split_once('.').map_or("", |(_, name)| name);
         let mut out = Map::new();
+        // Which fields have been read, by position; spares a look-up in the growing object for each.
+        let mut met = 0u128;
         while let Some(key) = entries.next_key_seed(Key)? {
-            let Some((name, schema, field)) = lookup(of, &key) else {
+            let Some(Found { name, schema, position }) = lookup(of, &key) else {
                 if of.preserve_unknown {
                     out.insert(key, entries.next_value()?);
                 } else {
@@ -286,7 +288,15 @@ impl<'a, 'r> Seed<'a, 'r> {
                 }
                 continue;
             };
-            let again = out.contains_key(&key);
+            let again = match position {
+                Some(at) if at < 128 => {
+                    let again = met & (1 << at) != 0;
+                    met |= 1 << at;
+                    again
+                }
+                _ => out.contains_key(&key),
+            };
+            let field = position.map(|at| &of.fields[at]);
             if again {
                 self.reading.note_duplicate(&key);
             }
@@ -454,16 +464,24 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// What stands under a key of a struct: a field, or what an embedded resource implies.
-fn lookup<'a>(of: &'a Struct, key: &str) -> Option<(&'a str, &'a Schema, Option<&'a Field>)> {
-    if let Some(field) = of.field(key) {
-        return Some((&field.name, &field.schema, Some(field)));
+/// What stands under a key of a struct.
+struct Found<'a> {
+    name: &'a str,
+    schema: &'a Schema,
+    /// Among the struct's fields; `None` for what an embedded resource implies.
+    position: Option<usize>,
+}
+
+fn lookup<'a>(of: &'a Struct, key: &str) -> Option<Found<'a>> {
+    let found = |field: &'a Field, position| Found { name: &field.name, schema: &field.schema, position };
+    if let Some(at) = of.position(key) {
+        return Some(found(&of.fields[at], Some(at)));
     }
     if !of.embedded_resource {
         return None;
     }
-    let implied = crate::catalog().partial_object().as_struct()?;
-    implied.field(key).map(|field| (field.name.as_ref(), &field.schema, None))
+    let implied: &'static Struct = crate::catalog().partial_object().as_struct()?;
+    implied.field(key).map(|field| found(field, None))
 }
 
 fn any_list<'de, A: SeqAccess<'de>>(mut items: A) -> Result<Value, A::Error> {

@@ -218,3 +218,15 @@ fn a_value_of_the_wrong_type_names_its_field() {
     let error = encode(&json!({"spec": {"replicas": "3"}}), schema).unwrap_err();
     assert_eq!(error.to_string(), "spec.replicas: expected an integer, found a string");
 }
+
+/// What kubectl 1.32 and 1.37 send for `create configmap`, `create deployment`, `create token` and a dozen more.
+#[test]
+fn kubectls_own_bodies_are_read_and_written_byte_for_byte() {
+    let bodies: Vec<String> = serde_json::from_str(include_str!("../../testdata/kubectl.json")).unwrap();
+    assert!(bodies.len() > 10);
+    for body in bodies {
+        let bytes = STANDARD.decode(body).unwrap();
+        let (value, schema) = read(&bytes);
+        assert_eq!(encode_object(&value, &schema).unwrap(), bytes, "{value}");
+    }
+}

@@ -126,21 +126,25 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A length-delimited field whose content `body` writes. The content is written in place and moved by the length of its
-/// length, which is cheaper than a first pass that only counts.
+/// A length-delimited field whose content `body` writes. One byte is kept for the length, which is enough for most
+/// messages; longer content is moved, which is cheaper than a first pass that only counts.
 pub(super) fn put_nested<E>(
     out: &mut Vec<u8>,
     number: u32,
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
     put_tag(out, number, LENGTH);
-    let start = out.len();
+    let at = out.len();
+    out.push(0);
     body(out)?;
-    let length = out.len() - start;
-    let mut prefix = Vec::with_capacity(5);
-    put_varint(&mut prefix, length as u64);
-    out.extend_from_slice(&prefix);
-    out.copy_within(start..start + length, start + prefix.len());
-    out[start..start + prefix.len()].copy_from_slice(&prefix);
+    let mut rest = (out.len() - at - 1) as u64;
+    let mut place = at;
+    while rest >= 0x80 {
+        out[place] = rest as u8 | 0x80;
+        rest >>= 7;
+        place += 1;
+        out.insert(place, 0);
+    }
+    out[place] = rest as u8;
     Ok(())
 }
