@@ -6,6 +6,18 @@
 //!
 //! A plugin is a function of the request, the object and what [`Lookups`] finds. It keeps nothing between requests.
 
+mod limit_ranger;
+mod namespace_lifecycle;
+mod pod;
+mod priority;
+pub mod resources;
+mod runtime_class;
+mod service_account;
+mod storage_class;
+mod taints;
+
+pub use service_account::awaited_account;
+
 use serde_json::Value;
 use wheelhouse_base::Timestamp;
 use wheelhouse_meta::{GroupResource, Status};
@@ -73,12 +85,28 @@ impl<'a> Request<'a> {
 
 /// Runs the mutating plugins in upstream's order. The answer holds texts for `Warning` headers.
 pub fn mutate(request: &Request<'_>, object: &mut Value, lookups: &dyn Lookups) -> Answer<Vec<String>> {
-    let _ = (request, object, lookups);
+    namespace_lifecycle::check(request, Some(object), lookups)?;
+    limit_ranger::mutate(request, object, lookups);
+    service_account::mutate(request, object, lookups)?;
+    taints::taint_new_node(request, object);
+    priority::mutate(request, object, lookups)?;
+    taints::default_tolerations(request, object);
+    storage_class::mutate(request, object, lookups);
+    runtime_class::mutate(request, object, lookups)?;
     Ok(Vec::new())
 }
 
-/// Runs the validating plugins. `object` is `None` for deletes.
+/// Runs the validating plugins in upstream's order. `object` is `None` for deletes.
 pub fn validate(request: &Request<'_>, object: Option<&Value>, lookups: &dyn Lookups) -> Answer<Vec<String>> {
-    let _ = (request, object, lookups);
+    namespace_lifecycle::check(request, object, lookups)?;
+    if let Some(object) = object {
+        limit_ranger::validate(request, object, lookups)?;
+        service_account::validate(request, object, lookups)?;
+        priority::validate(request, object, lookups)?;
+        runtime_class::validate(request, object, lookups)?;
+    }
     Ok(Vec::new())
 }
+
+#[cfg(test)]
+mod tests;

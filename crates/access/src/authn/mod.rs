@@ -46,6 +46,12 @@ pub fn bearer_token(headers: &HeaderMap) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok().filter(|t| !t.is_empty())
 }
 
+/// A token's SHA-256, by which it can be remembered without keeping it.
+pub fn token_digest(token: &str) -> [u8; 32] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
 /// Adds `system:authenticated`, which everybody has who proved who they are.
 pub fn authenticated(mut user: User) -> User {
     if !user.in_group(User::AUTHENTICATED) && !user.in_group(User::UNAUTHENTICATED) {

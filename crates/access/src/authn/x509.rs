@@ -8,6 +8,7 @@ use aws_lc_rs::digest;
 use wheelhouse_base::Timestamp;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::{Oid, asn1_rs::oid};
+use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 
 use super::CREDENTIAL_ID;
@@ -35,8 +36,22 @@ pub enum CertificateError {
     SeveralUids,
 }
 
+/// What a certificate proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub user: User,
+    /// The chain is worth nothing after this time, so that a long-lived connection can be asked again.
+    pub until: Timestamp,
+}
+
+/// The certificates (DER) in a PEM bundle, e.g. of the cluster's client CAs.
+pub fn certificates_from_pem(pem: &[u8]) -> Result<Vec<Vec<u8>>, CertificateError> {
+    let blocks = Pem::iter_from_buffer(pem).map(|block| block.map_err(|_| CertificateError::Malformed));
+    blocks.map(|block| block.map(|b| b.contents)).collect()
+}
+
 /// The user that a chain (DER, leaf first, as TLS brought it) proves against the cluster's client CAs (DER).
-pub fn authenticate<C: AsRef<[u8]>, R: AsRef<[u8]>>(chain: &[C], roots: &[R], now: Timestamp) -> Result<User, CertificateError> {
+pub fn authenticate<C: AsRef<[u8]>, R: AsRef<[u8]>>(chain: &[C], roots: &[R], now: Timestamp) -> Result<Verified, CertificateError> {
     let parsed: Vec<X509Certificate<'_>> = parse_all(chain.iter().take(MAX_CHAIN).map(AsRef::as_ref))?;
     let roots: Vec<X509Certificate<'_>> = parse_all(roots.iter().map(AsRef::as_ref))?;
     let leaf = parsed.first().ok_or(CertificateError::Malformed)?;
@@ -48,7 +63,8 @@ pub fn authenticate<C: AsRef<[u8]>, R: AsRef<[u8]>>(chain: &[C], roots: &[R], no
     if !usable {
         return Err(CertificateError::NotForClients);
     }
-    user(leaf, chain[0].as_ref())
+    let until = parsed.iter().map(|c| c.validity().not_after.timestamp()).min().unwrap_or_default();
+    Ok(Verified { user: user(leaf, chain[0].as_ref())?, until: Timestamp::from_secs(until) })
 }
 
 fn parse_all<'a>(ders: impl Iterator<Item = &'a [u8]>) -> Result<Vec<X509Certificate<'a>>, CertificateError> {
@@ -132,7 +148,8 @@ mod tests {
     fn the_subject_names_user_groups_and_uid() {
         let (ca, issuer) = authority("ca");
         let der = leaf(&issuer, |p| p.distinguished_name.push(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), "u-1"));
-        let user = authenticate(&[&der], &[&ca], now()).unwrap();
+        let Verified { user, until } = authenticate(&[&der], &[&ca], now()).unwrap();
+        assert!(until > now());
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "u-1"));
         assert_eq!(user.groups, ["dev"]);
         let credential = &user.extra[CREDENTIAL_ID][0];

@@ -13,7 +13,7 @@ pub(super) fn resource_prefix(group: &str, resource: &str) -> String {
     format!("/registry/{folder}/{resource}/")
 }
 
-fn object_key(group: &str, resource: &str, namespace: &str, name: &str) -> String {
+pub(super) fn object_key(group: &str, resource: &str, namespace: &str, name: &str) -> String {
     let prefix = resource_prefix(group, resource);
     if namespace.is_empty() { format!("{prefix}{name}") } else { format!("{prefix}{namespace}/{name}") }
 }

@@ -5,29 +5,107 @@
 //! decoded object      --admit_mutating--> (validation) --admit_validating--> store
 //! ```
 //!
-//! One [`Security`] belongs to one cluster's replica. It reads the store's snapshots and holds the derived policy; it writes nothing.
+//! One [`Security`] belongs to one cluster's replica. It reads the store's snapshots and holds the derived policy; it writes nothing and
+//! runs nothing in the background.
+//!
+//! A replica may be behind the leader by some milliseconds. What it allows then was allowed a moment ago; but it must not refuse what
+//! just became right (the token of a new account, an object in a new namespace). So a refusal that rests on what was looked up is
+//! repeated on a state that is certainly current before it is final.
 
+mod audit_log;
+mod connection;
+mod credentials;
 mod lookups;
 mod policy_view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::Value;
+use wheelhouse_access::authn::service_account::Accepted;
+use wheelhouse_access::authn::{self, InvalidToken};
 use wheelhouse_access::impersonation::{self, Impersonated};
-use wheelhouse_access::rbac::forbidden::forbidden;
-use wheelhouse_access::{Answer, Attributes, Decision, admission, authorizer};
+use wheelhouse_access::rbac::{escalation, forbidden::forbidden};
+use wheelhouse_access::review::{self, AccessReview};
+use wheelhouse_access::token::{self, SignatureError, TokenRequest};
+use wheelhouse_access::{Answer, Attributes, Decision, User, admission, authorizer};
+use wheelhouse_base::Clock;
+use wheelhouse_meta::Status;
+use wheelhouse_mvcc::{KeyRange, Snapshot};
 use wheelhouse_store::Store;
 
+pub use audit_log::{AuditLog, AuditSink, audit_log};
+pub use connection::ConnectionInfo;
+pub use credentials::Credentials;
+use credentials::CredentialStore;
 pub use lookups::SnapshotLookups;
 use policy_view::PolicyView;
 
+/// How long a pod waits for the `default` service account of a namespace that was just created; upstream's ten attempts take as long.
+const DEFAULT_ACCOUNT_WAIT: Duration = Duration::from_secs(1);
+
 pub struct Security {
     store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    credentials: CredentialStore,
     policy: PolicyView,
 }
 
 impl Security {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Credentials) -> Self {
+        Self { store, clock, credentials: CredentialStore::new(credentials), policy: PolicyView::new() }
+    }
+
+    /// Puts renewed authorities, keys or a longer list of revoked users into force, for open connections too.
+    pub fn replace_credentials(&self, credentials: Credentials) {
+        self.credentials.replace(credentials);
+    }
+
+    /// Who is asking. 401 for credentials that prove nothing, also when others would be needed for less than they claim.
+    pub async fn authenticate(&self, connection: &ConnectionInfo, headers: &HeaderMap) -> Answer<User> {
+        let credentials = self.credentials.current();
+        let refused = match connection.user(&credentials, self.clock.now()) {
+            Some(Ok(user)) if !credentials.revoked_users.contains(&user.name) => return Ok(authn::authenticated(user)),
+            Some(_) => true,
+            None => false,
+        };
+        if let Some(token) = authn::bearer_token(headers) {
+            return match self.token(&credentials, &token, &credentials.issuer.audiences).await {
+                Ok(accepted) => Ok(accepted.user),
+                Err(error) => {
+                    tracing::debug!(%error, "a bearer token was refused");
+                    Err(Box::new(Status::unauthorized()))
+                }
+            };
+        }
+        if refused || !credentials.anonymous {
+            return Err(Box::new(Status::unauthorized()));
+        }
+        Ok(User::anonymous())
+    }
+
+    async fn token(&self, credentials: &Credentials, token: &str, audiences: &[String]) -> Result<Accepted, InvalidToken> {
+        let claims = self.credentials.verify(credentials, token);
+        let check = |snapshot: Snapshot| {
+            let claims = claims.as_deref();
+            authn::token(token, claims, &credentials.issuer, audiences, &SnapshotLookups(snapshot), self.clock.now())
+        };
+        match check(self.store.snapshot()) {
+            // A bad signature stays bad; everything else was looked up.
+            Err(error) if !self.store.leadership().borrow().here && !matches!(claims, Err(SignatureError::UnknownKey | SignatureError::Forged)) => match self.store.barrier().await {
+                Ok(snapshot) => check(snapshot),
+                Err(_) => Err(error),
+            },
+            answer => answer,
+        }
+    }
+
+    /// The user that the request acts as, if its headers name one. `attributes` carry the authenticated user.
+    pub fn impersonate(&self, attributes: &Attributes<'_>, headers: &HeaderMap) -> Answer<Option<Impersonated>> {
+        impersonation::impersonate(headers, attributes, &|check| self.authorize(check))
+    }
+
     /// Decides by the newest state this replica has applied.
     pub fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         authorizer::authorize(&self.policy.current(&*self.store), attributes)
@@ -42,25 +120,93 @@ impl Security {
         }
     }
 
-    /// The user that the request acts as, if its headers name one. `attributes` carry the authenticated user.
-    pub fn impersonate(&self, attributes: &Attributes<'_>, headers: &HeaderMap) -> Answer<Option<Impersonated>> {
-        impersonation::impersonate(headers, attributes, &|check| self.authorize(check))
-    }
-
-    /// Mutating admission of a create or update, and what must be checked right after it: whether the user may grant the rights that
-    /// an RBAC object grants. Call it before validation. The answer holds texts for `Warning` headers.
-    pub fn admit_mutating(&self, request: &admission::Request<'_>, object: &mut Value) -> Answer<Vec<String>> {
-        admission::mutate(request, object, &self.lookups())
+    /// Mutating admission of a create or update, and what is checked right after it: whether the user may grant the rights that an RBAC
+    /// object grants. Call it before validation. The answer holds texts for `Warning` headers.
+    pub async fn admit_mutating(&self, request: &admission::Request<'_>, object: &mut Value) -> Answer<Vec<String>> {
+        let original = object.clone();
+        let warnings = match admission::mutate(request, object, &self.lookups()) {
+            Ok(warnings) => warnings,
+            Err(_) => {
+                let snapshot = self.current_state().await?;
+                let snapshot = self.wait_for_default_account(request, &original, snapshot).await;
+                *object = original;
+                admission::mutate(request, object, &SnapshotLookups(snapshot))?
+            }
+        };
+        let policy = self.policy.current(&*self.store);
+        escalation::check(request, object, &policy, &|check| authorizer::authorize(&policy, check))?;
+        Ok(warnings)
     }
 
     /// Validating admission of a write; `object` is `None` for deletes. Call it after validation.
-    pub fn admit_validating(&self, request: &admission::Request<'_>, object: Option<&Value>) -> Answer<Vec<String>> {
-        admission::validate(request, object, &self.lookups())
+    pub async fn admit_validating(&self, request: &admission::Request<'_>, object: Option<&Value>) -> Answer<Vec<String>> {
+        match admission::validate(request, object, &self.lookups()) {
+            Ok(warnings) => Ok(warnings),
+            Err(_) => admission::validate(request, object, &SnapshotLookups(self.current_state().await?)),
+        }
+    }
+
+    /// A controller makes the account a moment after the namespace; whoever creates both in one go should not have to know.
+    async fn wait_for_default_account(&self, request: &admission::Request<'_>, object: &Value, snapshot: Snapshot) -> Snapshot {
+        let Some(key) = admission::awaited_account(request, object).map(|namespace| lookups::object_key("", "serviceaccounts", namespace, "default"))
+        else {
+            return snapshot;
+        };
+        if snapshot.get(key.as_bytes()).is_some() {
+            return snapshot;
+        }
+        let Ok(mut watch) = self.store.watch(KeyRange::key(key.into_bytes()), snapshot.revision()) else { return snapshot };
+        match tokio::time::timeout(DEFAULT_ACCOUNT_WAIT, watch.next()).await {
+            Ok(Ok(changes)) => self.store.wait_for(changes.revision, DEFAULT_ACCOUNT_WAIT).await.unwrap_or(snapshot),
+            _ => snapshot,
+        }
+    }
+
+    /// Answers a review: `resource` is its plural, `namespace` the path's, `body` the decoded request.
+    pub async fn review(&self, resource: &str, namespace: &str, body: Value, user: &User) -> Answer<Value> {
+        let policy = self.policy.current(&*self.store);
+        let decide = |attributes: &Attributes<'_>| authorizer::authorize(&policy, attributes);
+        match resource {
+            "subjectaccessreviews" => review::access(AccessReview::Subject, body, &decide),
+            "localsubjectaccessreviews" => review::access(AccessReview::Local { namespace }, body, &decide),
+            "selfsubjectaccessreviews" => review::access(AccessReview::SelfSubject { caller: user }, body, &decide),
+            "selfsubjectrulesreviews" => review::rules(&body, &|namespace| policy.rules_for(user, namespace)),
+            "selfsubjectreviews" => Ok(review::self_subject(user, self.clock.now())),
+            "tokenreviews" => {
+                let (credentials, current) = (self.credentials.current(), SnapshotLookups(self.current_state().await?));
+                review::token(body, &credentials.issuer.audiences, &|token, audiences| {
+                    let claims = self.credentials.verify(&credentials, token);
+                    authn::token(token, claims.as_deref(), &credentials.issuer, audiences, &current, self.clock.now())
+                })
+            }
+            _ => Err(Box::new(Status::path_not_found())),
+        }
+    }
+
+    /// Answers a TokenRequest for the service account `name`; `body` is the decoded request, `id` a random UUID.
+    pub async fn token_request(&self, namespace: &str, name: &str, body: Value, id: &str) -> Answer<Value> {
+        let current = SnapshotLookups(self.current_state().await?);
+        let request = TokenRequest { namespace, name, now: self.clock.now(), id };
+        token::request::create(request, body, &self.credentials.current().issuer, &current)
+    }
+
+    /// `/openid/v1/jwks`, media type `application/jwk-set+json`.
+    pub fn jwks(&self) -> Value {
+        self.credentials.current().issuer.jwks()
+    }
+
+    /// `/.well-known/openid-configuration`; `jwks_uri` is where verifiers reach the key set.
+    pub fn openid_configuration(&self, jwks_uri: &str) -> Value {
+        self.credentials.current().issuer.openid_configuration(jwks_uri)
     }
 
     /// What decisions look up, as this replica's newest state holds it.
     pub fn lookups(&self) -> SnapshotLookups {
         SnapshotLookups(self.store.snapshot())
     }
-}
 
+    /// A state that holds everything acknowledged before now.
+    async fn current_state(&self) -> Answer<Snapshot> {
+        self.store.barrier().await.map_err(|error| Box::new(Status::service_unavailable(error.to_string())))
+    }
+}
