@@ -10,8 +10,17 @@
 //! Both implementations pass the suite in [`suite`]. Reads never lock: a [`Snapshot`](wheelhouse_mvcc::Snapshot) is an immutable root.
 
 mod error;
+mod hub;
+mod memory;
+mod retention;
+mod size;
+pub mod suite;
 
 pub use error::{CommitError, ReadError, WatchError};
+pub use hub::{HubWatch, WatchHub};
+pub use memory::MemoryStore;
+pub use retention::Retention;
+pub use size::check_size;
 
 use std::time::Duration;
 

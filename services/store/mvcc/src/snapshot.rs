@@ -114,7 +114,7 @@ impl Snapshot {
 
     /// The oldest revision that a watch may start at.
     pub fn history_start(&self) -> Revision {
-        if self.compacted == 0 { 0 } else { self.history.first().unwrap_or(self.revision + 1) }
+        if self.compacted <= crate::state::FIRST_REVISION { 0 } else { self.history.first().unwrap_or(self.revision + 1) }
     }
 
     /// How many batches are retained.
