@@ -1,6 +1,6 @@
 //! Merging an applied object into the live one: the applied value wins, what it does not mention stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use wheelhouse_schema::{List, Schema};
@@ -70,7 +70,7 @@ fn merge_lists(live: &[Value], applied: &[Value], list: &List) -> Vec<Value> {
     }
     let mut shared = right.iter().map(|(e, _)| e).filter(|e| left_items.contains_key(e));
     let mut next_shared = shared.next();
-    let mut merged_names: Vec<&PathElement> = Vec::with_capacity(right.len());
+    let mut merged_names: BTreeSet<&PathElement> = BTreeSet::new();
     let mut out = Vec::with_capacity(left.len().max(right.len()));
     let merge_item = |element: &PathElement| {
         let live = left_items.get(element).copied().flatten();
@@ -82,7 +82,7 @@ fn merge_lists(live: &[Value], applied: &[Value], list: &List) -> Vec<Value> {
         if l < left.len() && r < right.len() {
             let element = &left[l].0;
             if *element == right[r].0 {
-                merged_names.push(&right[r].0);
+                merged_names.insert(&right[r].0);
                 out.extend(merge_item(element));
                 l += 1;
                 r += 1;
@@ -102,13 +102,13 @@ fn merge_lists(live: &[Value], applied: &[Value], list: &List) -> Vec<Value> {
                 l += 1;
                 continue;
             }
-            if merged_names.contains(&element) {
+            if merged_names.contains(element) {
                 l += 1;
             }
         }
         if r < right.len() {
             let element = &right[r].0;
-            merged_names.push(element);
+            merged_names.insert(element);
             out.extend(merge_item(element));
             r += 1;
             if next_shared == Some(element) {

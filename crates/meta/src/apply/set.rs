@@ -89,50 +89,89 @@ impl Set {
         self.nodes.get(element)
     }
 
+    /// Adds all of another set.
+    pub fn extend(&mut self, other: Self) {
+        if self.nodes.is_empty() {
+            self.nodes = other.nodes;
+            return;
+        }
+        for (element, node) in other.nodes {
+            let into = self.nodes.entry(element).or_default();
+            into.member |= node.member;
+            into.children.extend(node.children);
+        }
+    }
+
+    /// Takes out the paths of another set, but not what lies below them: removing `a` leaves `a.b`.
+    pub fn subtract(&mut self, other: &Self) {
+        for (element, theirs) in &other.nodes {
+            let Some(node) = self.nodes.get_mut(element) else { continue };
+            node.member &= !theirs.member;
+            node.children.subtract(&theirs.children);
+            if node.is_empty() {
+                self.nodes.remove(element);
+            }
+        }
+    }
+
+    /// As [`Set::subtract`], but a path takes all below it along.
+    pub fn subtract_below(&mut self, other: &Self) {
+        for (element, theirs) in &other.nodes {
+            let Some(node) = self.nodes.get_mut(element) else { continue };
+            if !theirs.member {
+                node.children.subtract_below(&theirs.children);
+            }
+            if theirs.member || node.is_empty() {
+                self.nodes.remove(element);
+            }
+        }
+    }
+
     pub fn union(&self, other: &Self) -> Self {
         let mut out = self.clone();
-        for (element, node) in &other.nodes {
-            let into = out.nodes.entry(element.clone()).or_default();
-            into.member |= node.member;
-            into.children = into.children.union(&node.children);
-        }
+        out.extend(other.clone());
+        out
+    }
+
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut out = self.clone();
+        out.subtract(other);
         out
     }
 
     pub fn intersection(&self, other: &Self) -> Self {
-        self.map(|element, node| match other.nodes.get(element) {
-            Some(found) => {
-                Node { member: node.member && found.member, children: node.children.intersection(&found.children) }
-            }
-            None => Node::default(),
-        })
-    }
-
-    /// The paths of this set that are not themselves in the other: removing `a` leaves `a.b`.
-    pub fn difference(&self, other: &Self) -> Self {
-        self.map(|element, node| match other.nodes.get(element) {
-            Some(found) => {
-                Node { member: node.member && !found.member, children: node.children.difference(&found.children) }
-            }
-            None => node.clone(),
-        })
-    }
-
-    /// As [`Set::difference`], but a path takes all below it along.
-    pub fn recursive_difference(&self, other: &Self) -> Self {
-        self.map(|element, node| match other.nodes.get(element) {
-            Some(found) if found.member => Node::default(),
-            Some(found) => Node { member: node.member, children: node.children.recursive_difference(&found.children) },
-            None => node.clone(),
-        })
-    }
-
-    fn map(&self, change: impl Fn(&PathElement, &Node) -> Node) -> Self {
+        let (small, large) = if self.nodes.len() <= other.nodes.len() { (self, other) } else { (other, self) };
         let mut out = Self::new();
-        for (element, node) in &self.nodes {
-            out.put(element.clone(), change(element, node));
+        for (element, node) in &small.nodes {
+            if let Some(found) = large.nodes.get(element) {
+                let member = node.member && found.member;
+                out.put(element.clone(), Node { member, children: node.children.intersection(&found.children) });
+            }
         }
         out
+    }
+
+    /// Whether every path is also in the other set.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.nodes.iter().all(|(element, node)| match other.nodes.get(element) {
+            Some(found) => (!node.member || found.member) && node.children.is_subset(&found.children),
+            None => false,
+        })
+    }
+
+    /// The set below an element, made if absent. What the caller leaves empty it must not leave behind.
+    pub(super) fn below(&mut self, element: PathElement) -> &mut Self {
+        &mut self.nodes.entry(element).or_default().children
+    }
+
+    /// Adds a node's paths at an element.
+    pub(super) fn add(&mut self, element: PathElement, node: Node) {
+        if node.is_empty() {
+            return;
+        }
+        let into = self.nodes.entry(element).or_default();
+        into.member |= node.member;
+        into.children.extend(node.children);
     }
 
     /// Every path, a level's own members before what lies below them: the order of upstream's conflict messages.
@@ -173,17 +212,21 @@ impl Set {
     }
 
     /// Ownership recorded when the schema was granular, of what has become atomic since: the parts collapse into the whole.
-    pub fn reconciled_with(&self, schema: &Schema) -> Self {
-        self.map(|element, node| {
+    pub fn reconcile_with(&mut self, schema: &Schema) {
+        for (element, node) in &mut self.nodes {
+            if node.children.is_empty() {
+                continue;
+            }
             let below = match element {
                 PathElement::Field(name) => child_schema(schema, name),
                 _ => schema.items().unwrap_or(&Schema::Any),
             };
-            if is_atomic(below) && !node.children.is_empty() {
-                return Node { member: true, children: Self::new() };
+            if is_atomic(below) {
+                *node = Node { member: true, children: Self::new() };
+            } else {
+                node.children.reconcile_with(below);
             }
-            Node { member: node.member, children: node.children.reconciled_with(below) }
-        })
+        }
     }
 
     pub fn to_fields_v1(&self) -> Value {
@@ -231,11 +274,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn differences() {
+    fn sets_combine() {
         let set = |paths: &[&[&str]]| Set::from_fields(paths);
         let a = set(&[&["a"], &["a", "b"], &["c"]]);
         assert_eq!(a.difference(&set(&[&["a"]])), set(&[&["a", "b"], &["c"]]));
-        assert_eq!(a.recursive_difference(&set(&[&["a"]])), set(&[&["c"]]));
+        let mut below = a.clone();
+        below.subtract_below(&set(&[&["a"]]));
+        assert_eq!(below, set(&[&["c"]]));
+        assert!(set(&[&["a", "b"]]).is_subset(&a) && !a.is_subset(&set(&[&["a"], &["c"]])));
         assert_eq!(a.intersection(&set(&[&["a", "b"], &["c", "d"]])), set(&[&["a", "b"]]));
         assert_eq!(a.to_fields_v1(), json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
         assert!(a.contains(&[PathElement::field("a"), PathElement::field("b")]));

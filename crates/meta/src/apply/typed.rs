@@ -2,6 +2,8 @@
 //!
 //! A value without a schema is typed by its looks: objects merge by key, lists are atomic.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 use wheelhouse_schema::{List, ListKind, Scalar as ScalarType, Schema};
 
@@ -100,6 +102,12 @@ pub(super) fn named_items<'a>(list: &List, items: &'a [Value]) -> Vec<(PathEleme
     items.iter().filter_map(|item| item_element(list, item).ok().map(|element| (element, item))).collect()
 }
 
+/// The names that several items share. Nobody can own parts of such an item.
+pub(super) fn shared_names(items: &[(PathElement, &Value)]) -> BTreeSet<PathElement> {
+    let mut seen = BTreeSet::new();
+    items.iter().filter(|(element, _)| !seen.insert(element)).map(|(element, _)| element.clone()).collect()
+}
+
 /// What an object that a client sends claims to own.
 pub(super) fn field_set(value: &Value, schema: &Schema) -> Set {
     field_node(value, schema).children
@@ -134,12 +142,11 @@ fn map_fields(value: &Value, schema: &Schema) -> Set {
 
 fn list_fields(value: &Value, list: &List) -> Set {
     let items = named_items(list, value.as_array().map(Vec::as_slice).unwrap_or_default());
+    let shared = shared_names(&items);
     let mut set = Set::new();
-    for (i, (element, item)) in items.iter().enumerate() {
-        // Of items that share a name nobody can own parts.
-        let is_duplicate = items.iter().enumerate().any(|(j, (other, _))| i != j && other == element);
-        let node = if is_duplicate { member() } else { Node { member: true, ..field_node(item, &list.items) } };
-        set.put(element.clone(), node);
+    for (element, item) in items {
+        let node = if shared.contains(&element) { member() } else { Node { member: true, ..field_node(item, &list.items) } };
+        set.put(element, node);
     }
     set
 }
@@ -195,15 +202,14 @@ fn check_list(items: &[Value], schema: &Schema, path: &mut String, errors: &mut 
     let length = path.len();
     let list = associative(schema);
     let item_schema = schema.items().unwrap_or(&Schema::Any);
-    let mut seen: Vec<PathElement> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (i, item) in items.iter().enumerate() {
         let element = match list.map(|list| item_element(list, item)) {
             None => PathElement::Index(i64::try_from(i).unwrap_or(i64::MAX)),
             Some(Ok(element)) => {
-                if seen.contains(&element) {
+                if !seen.insert(element.clone()) {
                     report(errors, path, format_args!("duplicate entries for key {element}"));
                 }
-                seen.push(element.clone());
                 element
             }
             Some(Err(error)) => {

@@ -1,8 +1,9 @@
 //! The two operations: recording an update, and applying.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use wheelhouse_base::Timestamp;
 use wheelhouse_schema::{Schema, normalise};
 
@@ -28,20 +29,22 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 const KUBECTL: &str = "kubectl";
 
 /// Metadata that the server sets, which nobody owns.
-const UNOWNED: [&[&str]; 12] = [
-    &["apiVersion"],
-    &["kind"],
-    &["metadata"],
-    &["metadata", "name"],
-    &["metadata", "namespace"],
-    &["metadata", "creationTimestamp"],
-    &["metadata", "selfLink"],
-    &["metadata", "uid"],
-    &["metadata", "clusterName"],
-    &["metadata", "generation"],
-    &["metadata", "managedFields"],
-    &["metadata", "resourceVersion"],
-];
+static UNOWNED: LazyLock<Set> = LazyLock::new(|| {
+    Set::from_fields(&[
+        &["apiVersion"],
+        &["kind"],
+        &["metadata"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "creationTimestamp"],
+        &["metadata", "selfLink"],
+        &["metadata", "uid"],
+        &["metadata", "clusterName"],
+        &["metadata", "generation"],
+        &["metadata", "managedFields"],
+        &["metadata", "resourceVersion"],
+    ])
+});
 
 /// Who writes, where, and when.
 #[derive(Clone, Copy, Debug)]
@@ -121,12 +124,10 @@ impl From<ApplyError> for Status {
 ///
 /// The managers that `new` brings win over the stored ones, so that a client can drop some; `[{}]` drops all. A stored object without
 /// any manager stays without, until an apply.
-pub fn update(live: &Value, new: Value, manager: &Manager<'_>, versions: &dyn Versions) -> Value {
-    let (live, live_entries) = without_managed_fields(live);
-    let mut new = new;
+pub fn update(live: &Value, mut new: Value, manager: &Manager<'_>, versions: &dyn Versions) -> Value {
     let sent = new.as_object_mut().and_then(|o| o.get_mut("metadata")).and_then(Value::as_object_mut);
     let sent = sent.and_then(|m| m.remove("managedFields"));
-    let stored = || Managed::decode(&live_entries).unwrap_or_default();
+    let stored = || Managed::decode(live.meta_list("managedFields")).unwrap_or_default();
     let managed = if !manager.subresource.is_empty() {
         stored()
     } else if is_reset(sent.as_ref()) {
@@ -142,7 +143,7 @@ pub fn update(live: &Value, new: Value, manager: &Manager<'_>, versions: &dyn Ve
         return new;
     }
     let managed = match versions.schema(manager.api_version) {
-        Some(schema) => record_update(&live, &new, managed, manager, schema, versions),
+        Some(schema) => record_update(live, &new, managed, manager, schema, versions),
         None => managed,
     };
     set_managed_fields(&mut new, &managed);
@@ -161,18 +162,18 @@ pub fn apply(
         return Err(ApplyError::ManagedFieldsSent);
     }
     let schema = versions.schema(manager.api_version).ok_or_else(|| ApplyError::NoSchema(manager.api_version.to_owned()))?;
-    let (live, live_entries) = without_managed_fields(live);
-    let mut managed = Managed::decode(&live_entries).map_err(ApplyError::LiveManagedFields)?;
+    let mut managed = Managed::decode(live.meta_list("managedFields")).map_err(ApplyError::LiveManagedFields)?;
     if managed.is_empty() {
         let before = Manager { name: BEFORE_FIRST_APPLY, ..*manager };
-        managed = record_update(&empty_object(applied, schema), &live, managed, &before, schema, versions);
+        managed = record_update(&empty_object(applied, schema), live, managed, &before, schema, versions);
     }
     validate(applied, schema).map_err(|errors| ApplyError::Typed { object: describe(applied), errors })?;
 
-    let mut operation = Operands { live: &live, applied, manager, schema, versions };
-    let outcome = match operation.run(managed.clone(), force) {
-        Err(conflicts) if manager.name == KUBECTL => operation.migrate(managed, conflicts),
-        outcome => outcome,
+    let operands = Operands { live, applied, manager, schema, versions };
+    let outcome = if manager.name == KUBECTL {
+        operands.run(managed.clone(), force).or_else(|conflicts| operands.migrate(managed, conflicts))
+    } else {
+        operands.run(managed, force)
     };
     let (mut merged, managed) = outcome.map_err(ApplyError::Conflicts)?;
     if manager.name == KUBECTL {
@@ -195,15 +196,6 @@ fn describe(object: &Value) -> String {
     format!("{}/{}; {kind}", object.namespace(), object.name())
 }
 
-fn without_managed_fields(object: &Value) -> (Value, Vec<Value>) {
-    let mut object = object.clone();
-    let metadata = object.as_object_mut().and_then(|o| o.get_mut("metadata")).and_then(Value::as_object_mut);
-    match metadata.and_then(|m| m.remove("managedFields")) {
-        Some(Value::Array(entries)) => (object, entries),
-        _ => (object, Vec::new()),
-    }
-}
-
 fn set_managed_fields(object: &mut Value, managed: &Managed) {
     let metadata = object.metadata_mut();
     if managed.is_empty() {
@@ -222,12 +214,12 @@ fn record_update(
     versions: &dyn Versions,
 ) -> Managed {
     let mut managed = reconcile(managed, versions);
-    let reset = Set::from_fields(manager.reset_fields);
-    let comparison = compare(live, new, schema).without(&reset);
-    let taken = disown(&mut managed, None, &comparison, manager, (live, new), versions);
-    take(&mut managed, &taken);
+    let comparison = compare(live, new, schema).without(&Set::from_fields(manager.reset_fields));
+    let taken = Taken::find(&mut managed, None, &comparison, manager, (live, new), versions);
+    taken.take(&mut managed);
 
-    let set = comparison.changed().difference(&Set::from_fields(&UNOWNED));
+    let mut set = comparison.changed();
+    set.subtract(&UNOWNED);
     if !set.is_empty() {
         let id = ManagerId::new(manager.name, Operation::Update, manager.api_version, manager.subresource);
         let owned = managed.owners.entry(id).or_insert_with(|| Owned {
@@ -235,7 +227,7 @@ fn record_update(
             api_version: manager.api_version.to_owned(),
             time: None,
         });
-        owned.set = owned.set.union(&set);
+        owned.set.extend(set);
         owned.api_version = manager.api_version.to_owned();
         owned.time = Some(time::rfc3339(manager.now));
     }
@@ -245,65 +237,74 @@ fn record_update(
 }
 
 /// Sets recorded under versions that are gone are dropped; parts of what has become atomic are joined.
-fn reconcile(managed: Managed, versions: &dyn Versions) -> Managed {
-    let owners = managed.owners.into_iter().filter_map(|(id, owned)| {
-        let schema = versions.schema(&owned.api_version)?;
-        let set = owned.set.reconciled_with(schema);
-        Some((id, Owned { set, ..owned }))
+fn reconcile(mut managed: Managed, versions: &dyn Versions) -> Managed {
+    managed.owners.retain(|_, owned| {
+        let schema = versions.schema(&owned.api_version);
+        if let Some(schema) = schema {
+            owned.set.reconcile_with(schema);
+        }
+        schema.is_some()
     });
-    Managed { owners: owners.collect() }
+    managed
 }
 
-/// What a change from one object to another takes from each manager but `exempt`: the paths it changed, and the paths it removed.
+/// What a change from one object to another takes from other managers.
 struct Taken {
+    /// The paths it changed, of those each manager owns.
     conflicts: Conflicts,
-    removed: BTreeMap<ManagerId, Set>,
+    /// The paths it removed, in each version that a manager uses.
+    removed: BTreeMap<String, Set>,
+    exempt: Option<ManagerId>,
 }
 
-fn disown(
-    managed: &mut Managed,
-    exempt: Option<&ManagerId>,
-    comparison: &Comparison,
-    manager: &Manager<'_>,
-    objects: (&Value, &Value),
-    versions: &dyn Versions,
-) -> Taken {
-    let mut by_version: BTreeMap<String, Option<Comparison>> = BTreeMap::new();
-    by_version.insert(manager.api_version.to_owned(), Some(comparison.clone()));
-    let mut taken = Taken { conflicts: Conflicts::default(), removed: BTreeMap::new() };
-    let mut gone = Vec::new();
-    for (id, owned) in managed.owners.iter().filter(|(id, _)| Some(*id) != exempt) {
-        let comparison = by_version.entry(owned.api_version.clone()).or_insert_with(|| {
-            let schema = versions.schema(&owned.api_version)?;
-            let old = versions.convert(objects.0, &owned.api_version)?;
-            let new = versions.convert(objects.1, &owned.api_version)?;
-            Some(compare(&old, &new, schema).without(&Set::from_fields(manager.reset_fields)))
+impl Taken {
+    /// Looks through all managers but `exempt`. Those of versions that can not be converted to any more are dropped.
+    fn find(
+        managed: &mut Managed,
+        exempt: Option<ManagerId>,
+        comparison: &Comparison,
+        manager: &Manager<'_>,
+        objects: (&Value, &Value),
+        versions: &dyn Versions,
+    ) -> Self {
+        let mut taken = Self { conflicts: Conflicts::default(), removed: BTreeMap::new(), exempt };
+        // The changed paths by version; `None` where there is no conversion.
+        let mut changed: BTreeMap<String, Option<Set>> = BTreeMap::new();
+        changed.insert(manager.api_version.to_owned(), Some(comparison.changed()));
+        taken.removed.insert(manager.api_version.to_owned(), comparison.removed.clone());
+        managed.owners.retain(|id, owned| {
+            if Some(id) == taken.exempt.as_ref() {
+                return true;
+            }
+            let changed = changed.entry(owned.api_version.clone()).or_insert_with(|| {
+                let schema = versions.schema(&owned.api_version)?;
+                let old = versions.convert(objects.0, &owned.api_version)?;
+                let new = versions.convert(objects.1, &owned.api_version)?;
+                let comparison = compare(&old, &new, schema).without(&Set::from_fields(manager.reset_fields));
+                taken.removed.insert(owned.api_version.clone(), comparison.removed.clone());
+                Some(comparison.changed())
+            });
+            let Some(changed) = changed else { return false };
+            let conflicts = owned.set.intersection(changed);
+            if !conflicts.is_empty() {
+                taken.conflicts.0.insert(id.clone(), conflicts);
+            }
+            true
         });
-        let Some(comparison) = comparison else {
-            gone.push(id.clone());
-            continue;
-        };
-        let conflicts = owned.set.intersection(&comparison.changed());
-        if !conflicts.is_empty() {
-            taken.conflicts.0.insert(id.clone(), conflicts);
-        }
-        if !comparison.removed.is_empty() {
-            taken.removed.insert(id.clone(), comparison.removed.clone());
-        }
+        taken
     }
-    for id in gone {
-        managed.owners.remove(&id);
-    }
-    taken
-}
 
-fn take(managed: &mut Managed, taken: &Taken) {
-    for (id, set) in taken.conflicts.0.iter().chain(&taken.removed) {
-        if let Some(owned) = managed.owners.get_mut(id) {
-            owned.set = owned.set.difference(set);
+    fn take(&self, managed: &mut Managed) {
+        for (id, owned) in managed.owners.iter_mut().filter(|(id, _)| Some(*id) != self.exempt.as_ref()) {
+            if let Some(conflicts) = self.conflicts.0.get(id) {
+                owned.set.subtract(conflicts);
+            }
+            if let Some(removed) = self.removed.get(&owned.api_version) {
+                owned.set.subtract(removed);
+            }
         }
+        managed.drop_empty();
     }
-    managed.drop_empty();
 }
 
 /// One apply's operands.
@@ -316,28 +317,30 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    fn run(&mut self, managed: Managed, force: bool) -> Result<(Value, Managed), Conflicts> {
+    fn run(&self, managed: Managed, force: bool) -> Result<(Value, Managed), Conflicts> {
         let mut managed = reconcile(managed, self.versions);
-        let merged = merge(Some(self.live), Some(self.applied), self.schema).unwrap_or(Value::Null);
+        let mut merged = merge(Some(self.live), Some(self.applied), self.schema).unwrap_or(Value::Null);
+        merged.metadata_mut().remove("managedFields");
         let reset = Set::from_fields(self.manager.reset_fields);
-        let set = field_set(self.applied, self.schema).recursive_difference(&reset);
+        let mut set = field_set(self.applied, self.schema);
+        set.subtract_below(&reset);
         let id = ManagerId::new(self.manager.name, Operation::Apply, self.manager.api_version, self.manager.subresource);
         let last = managed.owners.remove(&id);
         let time = last.as_ref().and_then(|l| l.time.clone());
         managed.owners.insert(id.clone(), Owned { set, api_version: self.manager.api_version.to_owned(), time });
 
-        let merged = self.prune(merged, &managed, last.as_ref());
+        let merged = self.prune(merged, &managed, &id, last.as_ref());
         let comparison = compare(self.live, &merged, self.schema).without(&reset);
         let objects = (self.live, &merged);
-        let taken = disown(&mut managed, Some(&id), &comparison, self.manager, objects, self.versions);
+        let taken = Taken::find(&mut managed, Some(id.clone()), &comparison, self.manager, objects, self.versions);
         if !force && !taken.conflicts.0.is_empty() {
             return Err(taken.conflicts);
         }
-        take(&mut managed, &taken);
+        taken.take(&mut managed);
 
         if let Some(owned) = managed.owners.get_mut(&id) {
-            owned.set = owned.set.difference(&Set::from_fields(&UNOWNED));
-            if merged != *self.live {
+            owned.set.subtract(&UNOWNED);
+            if !is_same(self.live, &merged) {
                 owned.time = Some(time::rfc3339(self.manager.now));
             }
         }
@@ -346,10 +349,15 @@ impl Operands<'_> {
     }
 
     /// Takes out what this manager applied last time and now does not, unless somebody else owns it too.
-    fn prune(&self, merged: Value, managed: &Managed, last: Option<&Owned>) -> Value {
+    fn prune(&self, merged: Value, managed: &Managed, id: &ManagerId, last: Option<&Owned>) -> Value {
         let Some(last) = last.filter(|l| !l.set.is_empty()) else {
             return merged;
         };
+        // Nothing was given up, which is the rule.
+        let now = managed.owners.get(id);
+        if now.is_some_and(|now| now.api_version == last.api_version && last.set.is_subset(&now.set)) {
+            return merged;
+        }
         let Some(schema) = self.versions.schema(&last.api_version) else {
             return merged;
         };
@@ -373,8 +381,7 @@ impl Operands<'_> {
     fn add_back_owned(&self, merged: &Value, pruned: Value, pruned_version: &str, managed: &Managed) -> Value {
         let mut by_version: BTreeMap<&str, Set> = BTreeMap::new();
         for owned in managed.owners.values() {
-            let set = by_version.entry(&owned.api_version).or_default();
-            *set = set.union(&owned.set);
+            by_version.entry(&owned.api_version).or_default().extend(owned.set.clone());
         }
         let first = by_version.remove_entry(pruned_version);
         let mut current = pruned;
@@ -396,7 +403,7 @@ impl Operands<'_> {
 
     /// A conflict with what client-side apply set is none: `kubectl` owns it under another name. Only fields that still are as last
     /// applied count.
-    fn migrate(&mut self, managed: Managed, conflicts: Conflicts) -> Result<(Value, Managed), Conflicts> {
+    fn migrate(&self, managed: Managed, conflicts: Conflicts) -> Result<(Value, Managed), Conflicts> {
         let Some(allowed) = self.unchanged_since_last_applied() else {
             return Err(conflicts);
         };
@@ -415,6 +422,15 @@ impl Operands<'_> {
         let set = field_set(&last, self.schema);
         Some(set.difference(&comparison.modified).difference(&comparison.added).difference(&comparison.removed))
     }
+}
+
+/// Whether two objects are equal but for managed fields.
+fn is_same(a: &Value, b: &Value) -> bool {
+    fn except<'v>(map: Option<&'v Map<String, Value>>, left_out: &str) -> impl Iterator<Item = (&'v String, &'v Value)> {
+        map.into_iter().flatten().filter(move |(key, _)| *key != left_out)
+    }
+    except(a.as_object(), "metadata").eq(except(b.as_object(), "metadata"))
+        && except(a.metadata(), "managedFields").eq(except(b.metadata(), "managedFields"))
 }
 
 /// Puts back what the last apply did not own either: fields that fell with a removed parent.
