@@ -17,6 +17,7 @@ mod hash;
 mod operations;
 mod paths;
 mod v2;
+mod v2_protobuf;
 mod v3;
 
 use std::collections::BTreeMap;
@@ -71,6 +72,7 @@ pub struct Documents {
     v3: BTreeMap<String, Slot>,
     index: OnceLock<Document>,
     v2: OnceLock<Document>,
+    v2_protobuf: OnceLock<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -115,7 +117,7 @@ impl Documents {
                 (path, Slot { content, hash, document: OnceLock::new() })
             })
             .collect();
-        Documents { version, resources, v3, index: OnceLock::new(), v2: OnceLock::new() }
+        Documents { version, resources, v3, index: OnceLock::new(), v2: OnceLock::new(), v2_protobuf: OnceLock::new() }
     }
 
     /// `/openapi/v3`: every document's address with its hash.
@@ -151,7 +153,22 @@ impl Documents {
     pub fn v2(&self) -> &Document {
         self.v2.get_or_init(|| document(&v2::render(&self.version, &self.resources), None))
     }
+
+    /// The same as [`V2_PROTOBUF_CONTENT_TYPE`].
+    pub fn v2_protobuf(&self) -> &[u8] {
+        self.v2_protobuf.get_or_init(|| v2_protobuf::encode(&v2::render(&self.version, &self.resources)))
+    }
 }
+
+/// What clients accept when they want [`Documents::v2_protobuf`]. client-go's `OpenAPISchema` sends the first and can read
+/// nothing else.
+pub const V2_PROTOBUF_ACCEPTED: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+];
+
+/// The Content-Type of [`Documents::v2_protobuf`]. Go's parser refuses the form with `@`, which is no token character.
+pub const V2_PROTOBUF_CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 fn document(value: &Value, hash: Option<String>) -> Document {
     let json = value.to_string().into_bytes();

@@ -16,7 +16,7 @@
 
 mod envelope;
 mod read;
-mod wire;
+pub(crate) mod wire;
 mod write;
 
 pub use envelope::{MAGIC, Unknown, encode_object, list_object, open, seal, watch_frame};

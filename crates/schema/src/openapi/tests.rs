@@ -1,6 +1,7 @@
 //! Against documents that upstream 1.36 served, recorded without descriptions.
 
 use super::*;
+use crate::protobuf::wire::Reader;
 use crate::types::{Field, ListKind, Scalar, Struct};
 
 fn resource(group: &str, kind: &str, plural: &str) -> Resource {
@@ -170,4 +171,40 @@ fn custom_kinds_are_described_from_their_schema() {
     assert_eq!(list["properties"]["items"]["items"]["$ref"], "#/components/schemas/com.example.k.v1.Thing");
     let patch = &document["paths"]["/apis/k.example.com/v1/namespaces/{namespace}/things/{name}"]["patch"];
     assert_eq!(patch["requestBody"]["content"].as_object().unwrap().len(), 3, "no strategic merge");
+}
+
+/// The text of field 1 of each message under `number` of `bytes`: the names in a map of gnostic's.
+fn names(bytes: &[u8], number: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut reader = Reader::new(bytes);
+    while let Some((at, wire)) = reader.tag().unwrap() {
+        match at == number {
+            true => found.push(String::from_utf8(first(reader.bytes().unwrap(), 1).to_vec()).unwrap()),
+            false => reader.skip(wire).unwrap(),
+        }
+    }
+    found
+}
+
+/// The bytes of the first field with this number.
+fn first(bytes: &[u8], number: u32) -> &[u8] {
+    let mut reader = Reader::new(bytes);
+    while let Some((at, wire)) = reader.tag().unwrap() {
+        match at == number {
+            true => return reader.bytes().unwrap(),
+            false => reader.skip(wire).unwrap(),
+        }
+    }
+    panic!("no field {number}");
+}
+
+#[test]
+fn the_protobuf_form_has_every_path_and_definition() {
+    let documents = Documents::new("v1.36.2", vec![budget(), custom()]);
+    let v2 = parsed(documents.v2());
+    let bytes = documents.v2_protobuf();
+    assert_eq!(first(bytes, 1), b"2.0");
+    let keys = |part: &str| v2[part].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(first(bytes, 8), 2), keys("paths"));
+    assert_eq!(names(first(bytes, 9), 1), keys("definitions"));
 }

@@ -2,9 +2,9 @@
 
 use super::ProtobufError;
 
-pub(super) const VARINT: u32 = 0;
-pub(super) const FIXED64: u32 = 1;
-pub(super) const LENGTH: u32 = 2;
+pub(crate) const VARINT: u32 = 0;
+pub(crate) const FIXED64: u32 = 1;
+pub(crate) const LENGTH: u32 = 2;
 const START_GROUP: u32 = 3;
 const END_GROUP: u32 = 4;
 const FIXED32: u32 = 5;
@@ -14,17 +14,17 @@ const EOF: ProtobufError = ProtobufError::Malformed("unexpected EOF");
 const OVERFLOW: ProtobufError = ProtobufError::Malformed("proto: integer overflow");
 
 /// A message being read.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
     /// The next field's number and wire type; `None` at the end.
-    pub(super) fn tag(&mut self) -> Result<Option<(u32, u32)>, ProtobufError> {
+    pub(crate) fn tag(&mut self) -> Result<Option<(u32, u32)>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn varint(&mut self) -> Result<u64, ProtobufError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, ProtobufError> {
         let mut value = 0u64;
         for (at, byte) in self.rest.iter().enumerate() {
             if at == 10 {
@@ -54,13 +54,13 @@ impl<'a> Reader<'a> {
         Err(if self.rest.len() >= 10 { OVERFLOW } else { EOF })
     }
 
-    pub(super) fn fixed64(&mut self) -> Result<u64, ProtobufError> {
+    pub(crate) fn fixed64(&mut self) -> Result<u64, ProtobufError> {
         let (bytes, rest) = self.rest.split_first_chunk::<8>().ok_or(EOF)?;
         self.rest = rest;
         Ok(u64::from_le_bytes(*bytes))
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], ProtobufError> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], ProtobufError> {
         let length = self.varint()?;
         let length = usize::try_from(length).ok().filter(|n| *n <= self.rest.len()).ok_or(EOF)?;
         let (bytes, rest) = self.rest.split_at(length);
@@ -68,12 +68,12 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Passes over a field that the reader does not know.
-    pub(super) fn skip(&mut self, wire: u32) -> Result<(), ProtobufError> {
+    pub(crate) fn skip(&mut self, wire: u32) -> Result<(), ProtobufError> {
         match wire {
             VARINT => self.varint().map(drop),
             FIXED64 => self.fixed64().map(drop),
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -110,17 +110,17 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-pub(super) fn put_tag(out: &mut Vec<u8>, number: u32, wire: u32) {
+pub(crate) fn put_tag(out: &mut Vec<u8>, number: u32, wire: u32) {
     put_varint(out, u64::from(number << 3 | wire));
 }
 
 /// A varint field; negative numbers take ten bytes, as proto2's int32 and int64 do.
-pub(super) fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
     put_tag(out, number, VARINT);
     put_varint(out, value as u64);
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_tag(out, number, LENGTH);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -128,7 +128,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
 
 /// A length-delimited field whose content `body` writes. One byte is kept for the length, which is enough for most
 /// messages; longer content is moved, which is cheaper than a first pass that only counts.
-pub(super) fn put_nested<E>(
+pub(crate) fn put_nested<E>(
     out: &mut Vec<u8>,
     number: u32,
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
