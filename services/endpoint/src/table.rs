@@ -19,11 +19,13 @@ pub struct Route {
 }
 
 impl Route {
-    /// `<cluster>.<base>` or `r<replica>.<cluster>.<base>`; `None` for any other name.
+    /// `<cluster>.<base>`, `r<replica>.<cluster>.<base>` or `etcd.<cluster>.<base>`; `None` for any other name.
     pub fn of(server_name: &str, base_domain: &str) -> Option<Self> {
         let labels = server_name.strip_suffix(base_domain)?.strip_suffix('.')?;
         match labels.split_once('.') {
             None => Some(Self { cluster: labels.parse().ok()?, replica: None }),
+            // Any replica answers for the store; the host tells the two services apart by the same name.
+            Some(("etcd", cluster)) => Some(Self { cluster: cluster.parse().ok()?, replica: None }),
             Some((replica, cluster)) => {
                 let number = replica.strip_prefix('r').filter(|n| !n.starts_with(['0', '+']))?;
                 Some(Self { cluster: cluster.parse().ok()?, replica: Some(ReplicaId(number.parse().ok()?)) })
@@ -175,6 +177,7 @@ mod tests {
         let base = "wheelhouse.internal";
         assert_eq!(Route::of("c-aaaaaaaaaa.wheelhouse.internal", base), Some(any()));
         assert_eq!(Route::of("system.wheelhouse.internal", base).map(|r| r.cluster), Some(ClusterId::system()));
+        assert_eq!(Route::of("etcd.c-aaaaaaaaaa.wheelhouse.internal", base), Some(any()));
         assert_eq!(Route::of("r12.c-aaaaaaaaaa.wheelhouse.internal", base).and_then(|r| r.replica), Some(ReplicaId(12)));
         for bad in ["wheelhouse.internal", "x.wheelhouse.internal", "r0.c-aaaaaaaaaa.wheelhouse.internal", "r+1.c-aaaaaaaaaa.wheelhouse.internal", "c-aaaaaaaaaawheelhouse.internal", "a.r1.c-aaaaaaaaaa.wheelhouse.internal", "c-aaaaaaaaaa.other"] {
             assert_eq!(Route::of(bad, base), None, "{bad}");
