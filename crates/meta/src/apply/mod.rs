@@ -29,7 +29,7 @@ pub use managers::{MAX_UPDATE_MANAGERS, Managed, ManagedError, ManagerId, Operat
 pub use path::{ParsePathElementError, PathElement, Scalar, print_path};
 pub use scale::{ReplicaPaths, managed_fields_of_parent, managed_fields_of_scale};
 pub use set::{FieldsError, Node, Set};
-pub use update::{ApplyError, LAST_APPLIED, Manager, SingleVersion, Versions, apply, update};
+pub use update::{ApplyError, LAST_APPLIED, Manager, SingleVersion, Versions, apply, check_type, update};
 
 #[cfg(test)]
 mod golden;

@@ -14,6 +14,7 @@ use super::merge::merge;
 use super::remove::remove_items;
 use super::set::Set;
 use super::typed::{field_set, validate};
+use crate::gvk::GroupVersionKind;
 use crate::object::Object;
 use crate::status::Status;
 use crate::time;
@@ -90,6 +91,9 @@ impl Versions for SingleVersion<'_> {
 /// Why an apply was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApplyError {
+    /// The body is of another type than the request.
+    #[error("invalid object type: {0}")]
+    WrongType(GroupVersionKind),
     #[error("metadata.managedFields must be nil")]
     ManagedFieldsSent,
     #[error("failed to decode managed fields: {0}")]
@@ -106,7 +110,7 @@ pub enum ApplyError {
 impl ApplyError {
     pub fn into_status(self) -> Status {
         match self {
-            Self::ManagedFieldsSent => Status::bad_request(self.to_string()),
+            Self::ManagedFieldsSent | Self::WrongType(_) => Status::bad_request(self.to_string()),
             Self::Conflicts(conflicts) => conflicts.to_status(),
             other => Status::plain(other.to_string()),
         }
@@ -127,7 +131,15 @@ impl From<ApplyError> for Status {
 pub fn update(live: &Value, mut new: Value, manager: &Manager<'_>, versions: &dyn Versions) -> Value {
     let sent = new.as_object_mut().and_then(|o| o.get_mut("metadata")).and_then(Value::as_object_mut);
     let sent = sent.and_then(|m| m.remove("managedFields"));
+    let stored_entries = live.metadata().and_then(|m| m.get("managedFields"));
     let stored = || Managed::decode(live.meta_list("managedFields")).unwrap_or_default();
+    // Nobody's ownership changes with nothing: the entries stay as they are, byte for byte.
+    if sent.as_ref().is_none_or(|sent| Some(sent) == stored_entries) && is_same(live, &new) {
+        if let Some(entries) = stored_entries {
+            new.metadata_mut().insert("managedFields".to_owned(), entries.clone());
+        }
+        return new;
+    }
     let managed = if !manager.subresource.is_empty() {
         stored()
     } else if is_reset(sent.as_ref()) {
@@ -148,6 +160,12 @@ pub fn update(live: &Value, mut new: Value, manager: &Manager<'_>, versions: &dy
     };
     set_managed_fields(&mut new, &managed);
     new
+}
+
+/// Refuses a body whose type is not the request's.
+pub fn check_type(applied: &Value, expected: &GroupVersionKind) -> Result<(), ApplyError> {
+    let found = applied.group_version_kind().unwrap_or_default();
+    if found == *expected { Ok(()) } else { Err(ApplyError::WrongType(found)) }
 }
 
 /// Merges an applied object into the live one. `live` is what is stored; for a create, the kind's empty object in canonical form.
@@ -446,9 +464,10 @@ fn refresh_last_applied(merged: &mut Value, applied: &Value) {
         return;
     }
     let mut applied = applied.clone();
-    let annotations = applied.as_object_mut().and_then(|o| o.get_mut("metadata")).and_then(|m| m.get_mut("annotations"));
-    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-        annotations.remove(LAST_APPLIED);
+    let metadata = applied.metadata_mut();
+    match metadata.get_mut("annotations") {
+        Some(Value::Object(annotations)) => drop(annotations.remove(LAST_APPLIED)),
+        _ => drop(metadata.remove("annotations")),
     }
     let text = format!("{}\n", crate::gotext::json(&applied));
     let Some(annotations) = merged.metadata_mut().get_mut("annotations").and_then(Value::as_object_mut) else { return };
@@ -456,5 +475,128 @@ fn refresh_last_applied(merged: &mut Value, applied: &Value) {
     let size: usize = annotations.iter().map(|(k, v)| k.len() + v.as_str().map_or(0, str::len)).sum();
     if size > TOTAL_ANNOTATION_SIZE_MAX {
         annotations.remove(LAST_APPLIED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wheelhouse_schema::catalog;
+
+    const NOW: Timestamp = Timestamp::from_secs(0);
+    const LATER: Timestamp = Timestamp::from_secs(60);
+
+    struct World {
+        live: Value,
+    }
+
+    impl World {
+        fn config_map(data: Value) -> Self {
+            let live = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "uid": "u"}, "data": data});
+            Self { live }
+        }
+
+        fn versions() -> SingleVersion<'static> {
+            let kind = catalog().kind("", "v1", "ConfigMap").expect("config maps are in the table");
+            SingleVersion { api_version: "v1", schema: &kind.schema }
+        }
+
+        fn manager(name: &str, now: Timestamp) -> Manager<'_> {
+            Manager { name, api_version: "v1", subresource: "", reset_fields: &[], now }
+        }
+
+        fn apply(&mut self, name: &str, data: Value, annotations: Value, force: bool) -> Result<(), ApplyError> {
+            let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data});
+            if !annotations.is_null() {
+                body["metadata"]["annotations"] = annotations;
+            }
+            self.live = apply(&self.live, &body, &Self::manager(name, NOW), force, &Self::versions())?;
+            Ok(())
+        }
+
+        fn owners(&self) -> Vec<String> {
+            let entries = self.live.meta_list("managedFields");
+            entries.iter().map(|e| format!("{} {} {}", e["manager"].as_str().unwrap_or(""), e["operation"], e["fieldsV1"])).collect()
+        }
+    }
+
+    #[test]
+    fn the_first_apply_attributes_what_was_there() {
+        let mut world = World::config_map(json!({"a": "1"}));
+        world.apply("me", json!({"b": "2"}), Value::Null, false).unwrap();
+        assert_eq!(world.live["data"], json!({"a": "1", "b": "2"}));
+        assert_eq!(
+            world.owners(),
+            [
+                "me \"Apply\" {\"f:data\":{\"f:b\":{}}}",
+                "before-first-apply \"Update\" {\"f:data\":{\".\":{},\"f:a\":{}}}"
+            ]
+        );
+        world.apply("me", json!({}), Value::Null, false).unwrap();
+        assert_eq!(world.live["data"], json!({"a": "1"}), "what is not applied any more goes");
+    }
+
+    #[test]
+    fn kubectl_takes_over_from_client_side_apply() {
+        let last = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}}).to_string();
+        let mut world = World::config_map(json!({"a": "1"}));
+        world.live["metadata"]["annotations"] = json!({LAST_APPLIED: last});
+        let refused = world.apply("other", json!({"a": "2"}), Value::Null, false).unwrap_err();
+        assert_eq!(
+            Status::from(refused).message,
+            "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.a"
+        );
+        world.apply("kubectl", json!({"a": "2"}), Value::Null, false).unwrap();
+        assert_eq!(world.live["data"], json!({"a": "2"}));
+        let annotation = world.live.annotation(LAST_APPLIED).unwrap_or_default();
+        assert!(annotation.ends_with("\"data\":{\"a\":\"2\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"m\"}}\n"), "{annotation}");
+    }
+
+    #[test]
+    fn updates_move_ownership_and_time_only_with_changes() {
+        let world = World::config_map(json!({"a": "1"}));
+        let mut live = world.live.clone();
+        live["metadata"].as_object_mut().unwrap().remove("uid");
+        let empty = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
+        let created = update(&empty, live, &World::manager("", NOW), &World::versions());
+        let entry = &created.meta_list("managedFields")[0];
+        assert_eq!((entry["manager"].as_str(), entry["time"].as_str()), (Some("unknown"), Some("1970-01-01T00:00:00Z")));
+        let mut stored = created.clone();
+        stored["metadata"]["uid"] = "u".into();
+
+        let same = update(&stored, stored.clone(), &World::manager("w", LATER), &World::versions());
+        assert_eq!(same, stored);
+
+        let mut new = stored.clone();
+        new["data"]["b"] = "2".into();
+        let changed = update(&stored, new.clone(), &World::manager("w", LATER), &World::versions());
+        let entries = changed.meta_list("managedFields");
+        assert_eq!((entries.len(), &entries[1]["fieldsV1"], &entries[1]["time"]), (2, &json!({"f:data": {"f:b": {}}}), &json!("1970-01-01T00:01:00Z")));
+
+        new["metadata"]["managedFields"] = json!([{}]);
+        let cleared = update(&stored, new, &World::manager("w", LATER), &World::versions());
+        assert!(cleared.meta_list("managedFields").is_empty());
+        let mut again = cleared.clone();
+        again["data"]["c"] = "3".into();
+        let untracked = update(&cleared, again, &World::manager("w", LATER), &World::versions());
+        assert!(untracked.meta_list("managedFields").is_empty(), "stays untracked until an apply");
+    }
+
+    #[test]
+    fn bodies_are_checked() {
+        let mut world = World::config_map(json!({}));
+        let message = |e: ApplyError| Status::from(e).message;
+        assert_eq!(
+            message(world.apply("me", json!({"a": 5}), Value::Null, false).unwrap_err()),
+            "failed to create typed patch object (/m; /v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:5}"
+        );
+        assert_eq!(
+            message(world.apply("me", json!([]), json!("x"), false).unwrap_err()),
+            "failed to create typed patch object (/m; /v1, Kind=ConfigMap): errors:\n  .data: expected map, got &{[]}\n  \
+             .metadata.annotations: expected map, got &{x}"
+        );
+        let expected = GroupVersionKind::new("", "v1", "ConfigMap");
+        assert_eq!(message(check_type(&json!({}), &expected).unwrap_err()), "invalid object type: /, Kind=");
+        assert_eq!(check_type(&world.live, &expected), Ok(()));
     }
 }

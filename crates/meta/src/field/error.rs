@@ -66,7 +66,7 @@ impl fmt::Display for FieldErrorKind {
 pub enum BadValue {
     /// The message shows no value.
     Omitted,
-    /// A nil pointer upstream, shown as `"null"` with the quotes.
+    /// A nil pointer, list or map.
     Null,
     Value(Value),
     /// Shown as it is, unquoted.
@@ -139,7 +139,7 @@ impl fmt::Display for BadValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Omitted => Ok(()),
-            Self::Null => f.write_str("\"null\""),
+            Self::Null => f.write_str("null"),
             Self::Text(text) => f.write_str(text),
             Self::Value(Value::String(text)) => f.write_str(&gotext::quote(text)),
             Self::Value(Value::Number(n)) => match n.as_f64() {
@@ -351,7 +351,7 @@ mod tests {
             (FieldError::invalid(&path, "x\"y", "no"), "spec: Invalid value: \"x\\\"y\": no"),
             (FieldError::invalid(&path, -1, "no"), "spec: Invalid value: -1: no"),
             (FieldError::invalid(&path, json!({"a": "<"}), "no"), "spec: Invalid value: {\"a\":\"\\u003c\"}: no"),
-            (FieldError::invalid(&path, Value::Null, "no"), "spec: Invalid value: \"null\": no"),
+            (FieldError::invalid(&path, Value::Null, "no"), "spec: Invalid value: null: no"),
             (FieldError::not_supported(&path, "c", &["a", "b"]), "spec: Unsupported value: \"c\": supported values: \"a\", \"b\""),
             (FieldError::too_long(&path, 63), "spec: Too long: may not be more than 63 bytes"),
             (FieldError::too_many(&path, 12, 10), "spec: Too many: 12: must have at most 10 items"),

@@ -12,6 +12,8 @@
 //! Merging a list keeps the server's order for elements that the patch does not name and the patch's order for those it does. The rules
 //! are those of the Kubernetes API document on strategic merge patch; error texts and corner cases are upstream's.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 use wheelhouse_schema::{Scalar, Schema};
 
@@ -132,43 +134,85 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, rule: &Rule<'_>, deletes: bool) 
     }
     let item_schema = rule.schema.items().unwrap_or(&Schema::Any);
     let (old, new) = apply_special_elements(old, new, rule.key)?;
+    let mut places = Places::of(&old, rule.key, true);
     let mut merged = old.clone();
     for element in &new {
         let map = expect_object(element)?;
-        let value = map.get(rule.key).ok_or_else(|| no_merge_key(map, rule.key))?;
-        match find(&merged, rule.key, value)? {
+        if !map.contains_key(rule.key) {
+            return Err(no_merge_key(map, rule.key));
+        }
+        match places.find(element) {
             Some(at) => {
-                let old = std::mem::take(&mut merged[at]);
-                let old = old.as_object().cloned().unwrap_or_default();
+                let old = match std::mem::take(&mut merged[at]) {
+                    Value::Object(old) => old,
+                    _ => Object::new(),
+                };
                 merged[at] = Value::Object(merge_map(old, map.clone(), item_schema)?);
             }
-            None => merged.push(element.clone()),
+            None => {
+                places.insert(element, merged.len());
+                merged.push(element.clone());
+            }
         }
     }
-    let (patched, server_only) = partition_maps(merged, &new, rule.key)?;
+    let (patched, server_only) = partition(merged, &new, rule.key, true)?;
     order_elements(patched, server_only, &new, &old, rule.key, true)
 }
 
-fn merge_scalars(old: Vec<Value>, new: Vec<Value>, deletes: bool) -> Vec<Value> {
-    if deletes {
-        return old.into_iter().filter(|v| !new.contains(v)).collect();
+/// Where the elements of a list are: maps by their merge key, scalars by themselves. Of equal ones the first counts.
+struct Places<'a> {
+    key: &'a str,
+    are_maps: bool,
+    by_name: HashMap<String, usize>,
+}
+
+impl<'a> Places<'a> {
+    fn of(list: &[Value], key: &'a str, are_maps: bool) -> Self {
+        let mut places = Self { key, are_maps, by_name: HashMap::with_capacity(list.len()) };
+        for (i, element) in list.iter().enumerate() {
+            places.insert(element, i);
+        }
+        places
     }
-    let mut merged: Vec<Value> = Vec::with_capacity(old.len() + new.len());
-    for value in old.iter().chain(&new) {
-        if !merged.contains(value) {
-            merged.push(value.clone());
+
+    /// The name as JSON, so that `1` and `"1"` differ. A map without the key has the name of an absent one.
+    fn name(&self, element: &Value) -> String {
+        match (self.are_maps, element.get(self.key)) {
+            (false, _) => element.to_string(),
+            (true, Some(value)) => value.to_string(),
+            (true, None) => String::new(),
         }
     }
-    let (patched, server_only) = partition_scalars(merged, &new);
-    let patched = sort_by_order(patched, &new, "", false);
-    let server_only = sort_by_order(server_only, &old, "", false);
-    interleave(server_only, patched, &old, "", false)
+
+    fn insert(&mut self, element: &Value, at: usize) {
+        let name = self.name(element);
+        self.by_name.entry(name).or_insert(at);
+    }
+
+    fn find(&self, element: &Value) -> Option<usize> {
+        self.by_name.get(&self.name(element)).copied()
+    }
+}
+
+fn merge_scalars(old: Vec<Value>, new: Vec<Value>, deletes: bool) -> Vec<Value> {
+    let in_patch = Places::of(&new, "", false);
+    if deletes {
+        return old.into_iter().filter(|v| in_patch.find(v).is_none()).collect();
+    }
+    let mut seen = HashSet::new();
+    let merged: Vec<Value> = old.iter().chain(&new).filter(|v| seen.insert(v.to_string())).cloned().collect();
+    let (patched, server_only): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|v| in_patch.find(v).is_some());
+    let by_server = Places::of(&old, "", false);
+    let patched = sort_by_order(patched, &in_patch);
+    let server_only = sort_by_order(server_only, &by_server);
+    interleave(server_only, patched, &by_server)
 }
 
 /// Executes the elements of a patch that are directives, and returns the target's list and the patch's other elements.
 fn apply_special_elements(mut old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let mut ordinary = Vec::with_capacity(new.len());
     let mut replaces = false;
+    let mut deleted = HashSet::new();
     for element in new {
         let map = expect_object(&element)?;
         let Some(directive) = map.get(DIRECTIVE) else {
@@ -177,10 +221,7 @@ fn apply_special_elements(mut old: Vec<Value>, new: Vec<Value>, key: &str) -> Re
         };
         match directive.as_str() {
             Some("delete") => {
-                let value = map.get(key).ok_or_else(|| no_merge_key(map, key))?;
-                while let Some(at) = find(&old, key, value)? {
-                    old.remove(at);
-                }
+                deleted.insert(map.get(key).ok_or_else(|| no_merge_key(map, key))?.to_string());
             }
             Some("replace") => replaces = true,
             Some("merge") => {
@@ -188,6 +229,9 @@ fn apply_special_elements(mut old: Vec<Value>, new: Vec<Value>, key: &str) -> Re
             }
             _ => return Err(bad_directive(directive, map.clone())),
         }
+    }
+    if !deleted.is_empty() {
+        old.retain(|element| !element.get(key).is_some_and(|value| deleted.contains(&value.to_string())));
     }
     Ok(if replaces { (ordinary, Vec::new()) } else { (old, ordinary) })
 }
@@ -231,11 +275,7 @@ fn set_element_order(target: &mut Object, patch: &mut Object, schema: &Schema) -
             },
             (Some(old), Some(new)) => merge_list(old, new, &rule, false)?,
         };
-        let (listed, server_only) = if rule.key.is_empty() {
-            partition_scalars(merged, &order)
-        } else {
-            partition_maps(merged, &order, rule.key)?
-        };
+        let (listed, server_only) = partition(merged, &order, rule.key, !rule.key.is_empty())?;
         let are_maps = element_type(&[&types[0], &types[1]])?;
         let ordered = order_elements(listed, server_only, &order, &server_order, rule.key, are_maps)?;
         target.insert(field.clone(), Value::Array(ordered));
@@ -283,18 +323,26 @@ fn equal_by_key(left: &Value, right: &Value, key: &str) -> Result<bool, PatchErr
     Ok(left == right)
 }
 
-fn partition_scalars(list: Vec<Value>, by: &[Value]) -> (Vec<Value>, Vec<Value>) {
-    list.into_iter().partition(|v| by.contains(v))
+/// The elements that are in `by`, and the others.
+fn partition(list: Vec<Value>, by: &[Value], key: &str, are_maps: bool) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    if are_maps {
+        require_merge_key(&list, key)?;
+        for element in by {
+            expect_object(element)?;
+        }
+    }
+    let by = Places::of(by, key, are_maps);
+    Ok(list.into_iter().partition(|element| by.find(element).is_some()))
 }
 
-fn partition_maps(list: Vec<Value>, by: &[Value], key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
-    let (mut listed, mut others) = (Vec::new(), Vec::new());
+fn require_merge_key(list: &[Value], key: &str) -> Result<(), PatchError> {
     for element in list {
-        let map = expect_object(&element)?;
-        let value = map.get(key).ok_or_else(|| no_merge_key(map, key))?;
-        if find(by, key, value)?.is_some() { listed.push(element) } else { others.push(element) }
+        let map = expect_object(element)?;
+        if !map.contains_key(key) {
+            return Err(no_merge_key(map, key));
+        }
     }
-    Ok((listed, others))
+    Ok(())
 }
 
 /// The patch's elements in the patch's order, the server's in its own, merged so that known pairs keep the server's order.
@@ -308,44 +356,37 @@ fn order_elements(
 ) -> Result<Vec<Value>, PatchError> {
     if are_maps {
         for list in [&patched, patch_order, &server_only, server_order] {
-            for element in list {
-                let map = expect_object(element)?;
-                if !map.contains_key(key) {
-                    return Err(no_merge_key(map, key));
-                }
-            }
+            require_merge_key(list, key)?;
         }
     }
-    let patched = sort_by_order(patched, patch_order, key, are_maps);
-    let server_only = sort_by_order(server_only, server_order, key, are_maps);
-    Ok(interleave(server_only, patched, server_order, key, are_maps))
+    let by_server = Places::of(server_order, key, are_maps);
+    let patched = sort_by_order(patched, &Places::of(patch_order, key, are_maps));
+    let server_only = sort_by_order(server_only, &by_server);
+    Ok(interleave(server_only, patched, &by_server))
 }
 
-fn position(order: &[Value], element: &Value, key: &str, are_maps: bool) -> Option<usize> {
-    if are_maps {
-        let value = element.get(key);
-        return order.iter().position(|v| v.get(key) == value);
-    }
-    order.iter().position(|v| v == element)
-}
-
-/// An insertion sort, since elements outside `order` compare as less than everything: no total order, so no library sort.
-fn sort_by_order(mut list: Vec<Value>, order: &[Value], key: &str, are_maps: bool) -> Vec<Value> {
+/// Elements that the order does not name compare as less than everything: no total order, so those lists take an insertion sort, which
+/// gives upstream's result.
+fn sort_by_order(mut list: Vec<Value>, order: &Places<'_>) -> Vec<Value> {
     let mut deleted = Vec::new();
-    if are_maps {
+    if order.are_maps {
         (deleted, list) = list.into_iter().partition(|v| v.get(DIRECTIVE).is_some_and(|d| d == "delete"));
     }
-    let places: Vec<Option<usize>> = list.iter().map(|v| position(order, v, key, are_maps)).collect();
-    let less = |a: usize, b: usize| match (places[a], places[b]) {
-        (Some(a), Some(b)) => a < b,
-        _ => true,
-    };
+    let places: Vec<Option<usize>> = list.iter().map(|v| order.find(v)).collect();
     let mut sequence: Vec<usize> = (0..list.len()).collect();
-    for i in 1..sequence.len() {
-        let mut j = i;
-        while j > 0 && less(sequence[j], sequence[j - 1]) {
-            sequence.swap(j, j - 1);
-            j -= 1;
+    if places.iter().all(Option::is_some) {
+        sequence.sort_by_key(|i| places[*i]);
+    } else {
+        let less = |a: usize, b: usize| match (places[a], places[b]) {
+            (Some(a), Some(b)) => a < b,
+            _ => true,
+        };
+        for i in 1..sequence.len() {
+            let mut j = i;
+            while j > 0 && less(sequence[j], sequence[j - 1]) {
+                sequence.swap(j, j - 1);
+                j -= 1;
+            }
         }
     }
     let mut sorted: Vec<Value> = sequence.into_iter().map(|i| std::mem::take(&mut list[i])).collect();
@@ -353,7 +394,8 @@ fn sort_by_order(mut list: Vec<Value>, order: &[Value], key: &str, are_maps: boo
     sorted
 }
 
-fn interleave(server_only: Vec<Value>, patched: Vec<Value>, server_order: &[Value], key: &str, are_maps: bool) -> Vec<Value> {
+/// Merges two ordered lists; where both elements have a place in the server's order, the earlier one comes first, else the patch's.
+fn interleave(server_only: Vec<Value>, patched: Vec<Value>, server: &Places<'_>) -> Vec<Value> {
     let mut merged = Vec::with_capacity(server_only.len() + patched.len());
     let mut left = server_only.into_iter().peekable();
     let mut right = patched.into_iter().peekable();
@@ -362,12 +404,7 @@ fn interleave(server_only: Vec<Value>, patched: Vec<Value>, server_order: &[Valu
             (None, None) => return merged,
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(l), Some(r)) => {
-                match (position(server_order, l, key, are_maps), position(server_order, r, key, are_maps)) {
-                    (Some(l), Some(r)) => l < r,
-                    _ => false,
-                }
-            }
+            (Some(l), Some(r)) => matches!((server.find(l), server.find(r)), (Some(l), Some(r)) if l < r),
         };
         merged.extend(if take_left { left.next() } else { right.next() });
     }
@@ -400,18 +437,6 @@ fn same_type(a: &Value, b: &Value) -> bool {
         (Value::Number(a), Value::Number(b)) => a.is_f64() == b.is_f64(),
         _ => std::mem::discriminant(a) == std::mem::discriminant(b),
     }
-}
-
-fn find(list: &[Value], key: &str, value: &Value) -> Result<Option<usize>, PatchError> {
-    for (i, element) in list.iter().enumerate() {
-        let Value::Object(map) = element else {
-            return Err(PatchError::Plain(format!("value for key {i} is not a map")));
-        };
-        if map.get(key) == Some(value) {
-            return Ok(Some(i));
-        }
-    }
-    Ok(None)
 }
 
 /// `None` if the value itself is a directive.
@@ -475,4 +500,60 @@ fn no_merge_key(map: &Object, key: &str) -> PatchError {
 
 fn bad_directive(directive: &Value, map: Object) -> PatchError {
     PatchError::Plain(format!("unknown patch type: {} in map: {}", plain(directive), plain(&Value::Object(map))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use wheelhouse_schema::catalog;
+
+    fn patch(target: Value, patch: Value) -> Result<Value, String> {
+        let pod = &catalog().kind("", "v1", "Pod").expect("pods are in the table").schema;
+        strategic_merge_patch(&target, patch.to_string().as_bytes(), pod).map_err(|e| e.to_string())
+    }
+
+    fn names(object: &Value) -> Vec<&str> {
+        object["spec"]["containers"].as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).collect()
+    }
+
+    #[test]
+    fn lists_merge_by_key_and_keep_their_order() {
+        let live = json!({"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b"}, {"name": "c"}]}});
+        let patched = patch(live.clone(), json!({"spec": {"containers": [{"name": "c", "image": "2"}, {"name": "new"}]}})).unwrap();
+        assert_eq!(names(&patched), ["a", "b", "c", "new"]);
+        assert_eq!(patched["spec"]["containers"][0]["image"], "1");
+        let patched = patch(live.clone(), json!({"spec": {"containers": [{"name": "b", "$patch": "delete"}]}})).unwrap();
+        assert_eq!(names(&patched), ["a", "c"]);
+        let patched = patch(live.clone(), json!({"spec": {"containers": [{"$patch": "replace"}, {"name": "z"}]}})).unwrap();
+        assert_eq!(names(&patched), ["z"]);
+        let order = json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}]}});
+        assert_eq!(names(&patch(live, order).unwrap()), ["b", "c", "a"]);
+    }
+
+    #[test]
+    fn scalar_lists_merge_as_sets() {
+        let live = json!({"metadata": {"finalizers": ["a", "b"]}});
+        let patched = patch(live.clone(), json!({"metadata": {"finalizers": ["b", "c"]}})).unwrap();
+        assert_eq!(patched["metadata"]["finalizers"], json!(["a", "b", "c"]));
+        let patched = patch(live, json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "x"]}})).unwrap();
+        assert_eq!(patched["metadata"]["finalizers"], json!(["b"]));
+    }
+
+    #[test]
+    fn bad_directives_are_refused() {
+        let live = json!({"metadata": {}, "spec": {"containers": [{"name": "a"}]}});
+        let error = |p: Value| patch(live.clone(), p).unwrap_err();
+        assert_eq!(error(json!({"spec": {"$patch": "odd"}})), "unknown patch type: odd in map: map[$patch:odd]");
+        assert_eq!(
+            error(json!({"spec": {"containers": [{"image": "x"}]}})),
+            "map: map[image:x] does not contain declared merge key: name"
+        );
+        assert_eq!(
+            error(json!({"spec": {"containers": ["x"]}})),
+            "list element types are not identical: [[map[name:a]] [x]]"
+        );
+        assert_eq!(error(json!({"spec": {"$setElementOrder/containers": "x"}})), "expected a []interface {}, but received a string");
+        assert_eq!(error(json!({"metadata": {"$deleteFromPrimitiveList": []}})), "invalid patch format of primitive list");
+    }
 }
