@@ -210,3 +210,6 @@ impl Security {
         self.store.barrier().await.map_err(|error| Box::new(Status::service_unavailable(error.to_string())))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,6 +64,12 @@ impl PolicyView {
         self.catch_up(store, &snapshot)
     }
 
+    /// What a compaction or a lagging ring does to a watch.
+    #[cfg(test)]
+    pub(super) fn lose_watch(&self) {
+        self.feed.lock().watch = None;
+    }
+
     fn catch_up(&self, store: &dyn Store, snapshot: &Snapshot) -> Arc<Policy> {
         let mut feed = self.feed.lock();
         let mut next = self.published.read().clone();
