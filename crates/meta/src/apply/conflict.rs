@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::managers::{ManagerId, Operation};
+use super::managed::{ManagerId, Operation};
 use super::path::{PathElement, print_path};
 use super::set::Set;
 use crate::gotext::quote;

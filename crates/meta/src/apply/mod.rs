@@ -14,22 +14,30 @@
 
 mod compare;
 mod conflict;
-mod managers;
+mod last_applied;
+mod managed;
+mod manager;
 mod merge;
 mod path;
 mod remove;
 mod scale;
+mod server_side;
 mod set;
 mod typed;
 mod update;
 
 pub use compare::Comparison;
 pub use conflict::Conflicts;
-pub use managers::{MAX_UPDATE_MANAGERS, Managed, ManagedError, ManagerId, Operation, Owned};
+pub use last_applied::LAST_APPLIED;
+pub use managed::{MAX_UPDATE_MANAGERS, Managed, ManagedError, ManagerId, Operation, Owned};
+pub use manager::{Manager, SingleVersion, Versions};
 pub use path::{ParsePathElementError, PathElement, Scalar, print_path};
 pub use scale::{ReplicaPaths, managed_fields_of_parent, managed_fields_of_scale};
+pub use server_side::{ApplyError, apply, check_type};
 pub use set::{FieldsError, Node, Set};
-pub use update::{ApplyError, LAST_APPLIED, Manager, SingleVersion, Versions, apply, check_type, update};
+pub use update::update;
 
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod tests;

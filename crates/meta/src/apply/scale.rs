@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::managers::{Managed, ManagedError, ManagerId, Operation, Owned};
+use super::managed::{Managed, ManagedError, ManagerId, Operation, Owned};
 use super::path::PathElement;
 use super::set::Set;
 
