@@ -8,13 +8,16 @@
 //! Nulls never survive under a built-in type: in a struct they mean absent, in a list or map the zero value, as in Go.
 //! Under a run-time schema values of the wrong type are kept as they are, since upstream leaves those to validation.
 
+mod go;
+mod reading;
 mod visit;
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use crate::types::{Schema, StructRef};
-use visit::{Reading, Seed};
+use reading::Reading;
+use visit::Seed;
 
 /// The `fieldValidation` query parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +55,11 @@ pub enum DecodeError {
 /// Objects nest at most this deep; encoding/json's own limit is 10,000, ours protects the stack of a request's thread.
 pub const MAX_DEPTH: usize = 100;
 
+/// An object of a built-in type may hold at most this many values, in JSON as in protobuf. Two or three bytes make an empty
+/// list item whose canonical form takes hundreds, so without a cap a 3 MiB body could claim a gigabyte; the largest real
+/// objects have tens of thousands.
+pub const MAX_VALUES: usize = 300_000;
+
 /// Upstream stops noting unknown and duplicate fields here.
 pub const MAX_PROBLEMS: usize = 100;
 
@@ -59,7 +67,7 @@ pub const MAX_PROBLEMS: usize = 100;
 pub fn decode(bytes: &[u8], schema: &Schema, validation: FieldValidation) -> Result<Decoded, DecodeError> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         // Go replaces bytes that are no UTF-8, unless the grammar is broken anyway.
-        return match crate::syntax::complaint(bytes) {
+        return match crate::syntax::json_syntax_error(bytes) {
             Some(text) => Err(DecodeError::Syntax(text)),
             None => decode(String::from_utf8_lossy(bytes).as_bytes(), schema, validation),
         };
@@ -91,7 +99,7 @@ pub fn strict_error(problems: &[String]) -> Option<String> {
 
 /// The text for a body serde_json refused. Go checks the whole grammar before it looks at types.
 fn explain(bytes: &[u8], noted: Option<DecodeError>, refusal: &serde_json::Error) -> DecodeError {
-    if let Some(text) = crate::syntax::complaint(bytes) {
+    if let Some(text) = crate::syntax::json_syntax_error(bytes) {
         return DecodeError::Syntax(text);
     }
     match noted {

@@ -18,8 +18,9 @@ mod time;
 mod types;
 
 pub use catalog::{Catalog, Kind, catalog};
-pub use decode::{DecodeError, Decoded, FieldValidation, MAX_DEPTH, MAX_PROBLEMS, decode, decode_value, strict_error};
+pub use decode::{DecodeError, Decoded, FieldValidation, MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES, decode, decode_value, strict_error};
 pub use normalise::normalise;
 pub use quantity::{QuantityError, canonical_quantity};
+pub use syntax::json_syntax_error;
 pub use time::{Layout, TimeError, Timestamp};
 pub use types::{Choice, Field, List, ListKind, Map, Name, PatchStrategy, Presence, Scalar, Schema, Slot, Struct, StructRef};

@@ -23,6 +23,7 @@ mod v3;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::types::Schema;
@@ -56,9 +57,10 @@ pub struct Subresource {
 }
 
 /// A rendered document.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Document {
-    pub json: Vec<u8>,
+    /// JSON, or what the method's name says. Clones share the bytes.
+    pub json: Bytes,
     /// Upper-case hexadecimal, as in the index's addresses; also fit for an ETag.
     pub hash: String,
 }
@@ -72,7 +74,7 @@ pub struct Documents {
     v3: BTreeMap<String, Slot>,
     index: OnceLock<Document>,
     v2: OnceLock<Document>,
-    v2_protobuf: OnceLock<Vec<u8>>,
+    v2_protobuf: OnceLock<Document>,
 }
 
 #[derive(Debug)]
@@ -155,8 +157,11 @@ impl Documents {
     }
 
     /// The same as [`V2_PROTOBUF_CONTENT_TYPE`].
-    pub fn v2_protobuf(&self) -> &[u8] {
-        self.v2_protobuf.get_or_init(|| v2_protobuf::encode(&v2::render(&self.version, &self.resources)))
+    pub fn v2_protobuf(&self) -> &Document {
+        self.v2_protobuf.get_or_init(|| {
+            let body = v2_protobuf::encode(&v2::render(&self.version, &self.resources));
+            Document { hash: hash::of_bytes(&body), json: body.into() }
+        })
     }
 }
 
@@ -171,9 +176,9 @@ pub const V2_PROTOBUF_ACCEPTED: [&str; 2] = [
 pub const V2_PROTOBUF_CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 fn document(value: &Value, hash: Option<String>) -> Document {
-    let json = value.to_string().into_bytes();
-    let hash = hash.unwrap_or_else(|| hash::of_bytes(&json));
-    Document { json, hash }
+    let body = value.to_string().into_bytes();
+    let hash = hash.unwrap_or_else(|| hash::of_bytes(&body));
+    Document { json: body.into(), hash }
 }
 
 /// `api/v1`, `apis/apps/v1`

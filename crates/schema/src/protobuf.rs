@@ -20,7 +20,7 @@ pub(crate) mod wire;
 mod write;
 
 pub use envelope::{MAGIC, Unknown, encode_object, list_object, open, seal, watch_frame};
-pub use read::{MAX_VALUES, decode};
+pub use read::decode;
 pub use write::encode;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 const MAX_NESTING: usize = 10_000;
 
 /// The error text for a body that is not JSON; `None` if the grammar is met.
-pub(crate) fn complaint(bytes: &[u8]) -> Option<String> {
+pub fn json_syntax_error(bytes: &[u8]) -> Option<String> {
     let mut scanner = Scanner { bytes, at: 0, open: Vec::new() };
     scanner.document().err()
 }
@@ -248,7 +248,7 @@ fn quoted(character: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::complaint;
+    use super::json_syntax_error;
 
     #[test]
     fn defects_are_named_as_go_names_them() {
@@ -274,21 +274,21 @@ mod tests {
             ("\u{81}", "invalid character 'Â' looking for beginning of value"),
         ];
         for (text, want) in cases {
-            assert_eq!(complaint(text.as_bytes()).as_deref(), Some(want), "{text}");
+            assert_eq!(json_syntax_error(text.as_bytes()).as_deref(), Some(want), "{text}");
         }
-        assert_eq!(complaint(b"\x81").as_deref(), Some("invalid character '\\u0081' looking for beginning of value"));
+        assert_eq!(json_syntax_error(b"\x81").as_deref(), Some("invalid character '\\u0081' looking for beginning of value"));
     }
 
     #[test]
     fn json_is_not_complained_about() {
         for text in ["{}", " [1, 2.5e-3, -0, true, false, null, \"a\\u00e9\\n\", {\"b\": [[]]}] ", "0"] {
-            assert_eq!(complaint(text.as_bytes()), None, "{text}");
+            assert_eq!(json_syntax_error(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
     fn depth_is_bounded() {
         let deep = "[".repeat(1_000_000);
-        assert_eq!(complaint(deep.as_bytes()).as_deref(), Some("exceeded max depth"));
+        assert_eq!(json_syntax_error(deep.as_bytes()).as_deref(), Some("exceeded max depth"));
     }
 }

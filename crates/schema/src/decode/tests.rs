@@ -197,6 +197,20 @@ fn run_time_schemas_keep_what_validation_will_judge() {
 }
 
 #[test]
+fn a_body_of_countless_empty_items_is_refused() {
+    let items = "{},".repeat(MAX_VALUES) + "{}";
+    let text = format!("{{\"spec\":{{\"containers\":[{items}]}}}}");
+    assert_eq!(refused(&kind("", "v1", "Pod"), &text), "object has too many values");
+}
+
+#[test]
+fn gos_zero_time_is_no_time() {
+    let text = r#"{"metadata":{"creationTimestamp":"0001-01-01T00:00:00Z","name":"a"}}"#;
+    let decoded = decode(text.as_bytes(), &kind("", "v1", "Pod"), FieldValidation::Strict).unwrap();
+    assert_eq!(decoded.value, json!({"metadata": {"name": "a"}}));
+}
+
+#[test]
 fn at_most_a_hundred_problems_are_noted() {
     let many: Vec<String> = (0..500).map(|n| format!("\"f{n}\":1")).collect();
     assert_eq!(problems(&format!("{{{}}}", many.join(","))).len(), MAX_PROBLEMS);

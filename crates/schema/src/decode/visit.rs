@@ -1,141 +1,20 @@
 //! The visitor behind [`super::decode`].
 
-use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{DecodeError, Decoded, FieldValidation, MAX_DEPTH, MAX_PROBLEMS};
+use super::go::{fits_int32, go_type, null_item, zero};
+use super::reading::{Reading, Step, stopped};
+use super::{DecodeError, FieldValidation};
 use crate::scalar;
 use crate::time::Layout;
-use crate::types::{self, Choice, Field, List, Presence, Scalar, Schema, Struct};
+use crate::types::{self, Choice, Field, Presence, Scalar, Schema, Struct};
 
-/// What one decoding has seen so far.
-pub(super) struct Reading<'a> {
-    watch_fields: bool,
-    /// Above zero while inside a value that upstream decodes without strictness.
-    lenient: usize,
-    trail: Vec<Step<'a>>,
-    depth: usize,
-    unknown: Vec<String>,
-    /// All problems in the order met.
-    problems: Vec<String>,
-    seen: HashSet<String>,
-    pub(super) error: Option<DecodeError>,
-}
-
-/// One step from the root to the value being read.
-enum Step<'a> {
-    Field { name: &'a str, owner: &'a str },
-    Key(String),
-    Index(usize),
-}
-
-impl<'a> Reading<'a> {
-    pub(super) fn new(validation: FieldValidation) -> Reading<'a> {
-        Reading {
-            watch_fields: validation != FieldValidation::Ignore,
-            lenient: 0,
-            trail: Vec::new(),
-            depth: 0,
-            unknown: Vec::new(),
-            problems: Vec::new(),
-            seen: HashSet::new(),
-            error: None,
-        }
-    }
-
-    /// A custom resource's unknown fields are found by pruning after the decoding, in the order of their names.
-    pub(super) fn finish(mut self, value: Value, run_time: bool) -> Decoded {
-        if run_time {
-            let unknown: HashSet<&String> = self.unknown.iter().collect();
-            let mut problems: Vec<String> = self.problems.iter().filter(|p| !unknown.contains(p)).cloned().collect();
-            self.unknown.sort();
-            problems.append(&mut self.unknown);
-            return Decoded { value, problems };
-        }
-        Decoded { value, problems: self.problems }
-    }
-
-    fn note_unknown(&mut self, key: &str) {
-        if self.watch_fields && self.lenient == 0 {
-            let text = format!("unknown field \"{}\"", self.path(key));
-            if self.note(text.clone()) {
-                self.unknown.push(text);
-            }
-        }
-    }
-
-    fn note_duplicate(&mut self, key: &str) {
-        if self.watch_fields && self.lenient == 0 {
-            let text = format!("duplicate field \"{}\"", self.path(key));
-            self.note(text);
-        }
-    }
-
-    fn note(&mut self, text: String) -> bool {
-        if self.problems.len() >= MAX_PROBLEMS || !self.seen.insert(text.clone()) {
-            return false;
-        }
-        self.problems.push(text);
-        true
-    }
-
-    /// `spec.containers[0].key`
-    fn path(&self, key: &str) -> String {
-        let mut path = String::new();
-        for step in &self.trail {
-            match step {
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
-                Step::Field { name, .. } => push_name(&mut path, name),
-                Step::Key(name) => push_name(&mut path, name),
-            }
-        }
-        push_name(&mut path, key);
-        path
-    }
-
-    /// Go's UnmarshalTypeError: fields by name only, under the innermost struct's.
-    fn mismatch(&mut self, found: &str, go_type: &str) {
-        let mut owner = "";
-        let mut path = String::new();
-        for step in &self.trail {
-            if let Step::Field { name, owner: of } = step {
-                push_name(&mut path, name);
-                owner = of;
-            }
-        }
-        let text = if owner.is_empty() {
-            format!("json: cannot unmarshal {found} into Go value of type {go_type}")
-        } else {
-            format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go_type}")
-        };
-        self.error = Some(DecodeError::Type(text));
-    }
-
-    fn enter<E: Error>(&mut self) -> Result<(), E> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            self.error = Some(DecodeError::TooDeep);
-            return Err(stopped());
-        }
-        Ok(())
-    }
-}
-
-fn push_name(path: &mut String, name: &str) {
-    if !path.is_empty() {
-        path.push('.');
-    }
-    path.push_str(name);
-}
-
-/// The reason is in `Reading::error`.
-fn stopped<E: Error>() -> E {
-    E::custom("stopped")
-}
+/// How the canonical text of Go's zero time begins, in either layout.
+const ZERO_TIME: &str = "0001-01-01T00:00:00";
 
 /// Reads one value of a schema. `Value::Null` stands for Go's zero value unless the schema keeps nulls.
 pub(super) struct Seed<'a, 'r> {
@@ -202,9 +81,11 @@ impl<'a, 'r> Seed<'a, 'r> {
             Schema::Scalar(Scalar::Bytes) => scalar::bytes(text).map(|bytes| scalar::write_bytes(&bytes)),
             _ => return Err(self.mismatch("string")),
         };
-        match checked {
-            Ok(text) => Ok(Value::String(text)),
-            Err(text) => Err(self.refuse(text)),
+        match (checked, self.schema) {
+            // Go's zero time is what an unset time reads as.
+            (Ok(text), Schema::Scalar(Scalar::Time | Scalar::MicroTime)) if text.starts_with(ZERO_TIME) => Ok(Value::Null),
+            (Ok(text), _) => Ok(Value::String(text)),
+            (Err(text), _) => Err(self.refuse(text)),
         }
     }
 
@@ -250,7 +131,7 @@ impl<'a, 'r> Seed<'a, 'r> {
                 Some(item) => out.push(item),
             }
         }
-        self.reading.depth -= 1;
+        self.reading.leave();
         Ok(Value::Array(out))
     }
 
@@ -321,7 +202,7 @@ impl<'a, 'r> Seed<'a, 'r> {
                 }
             }
         }
-        self.reading.depth -= 1;
+        self.reading.leave();
         Ok(Value::Object(out))
     }
 
@@ -352,7 +233,7 @@ impl<'a, 'r> Seed<'a, 'r> {
             };
             out.insert(key, value);
         }
-        self.reading.depth -= 1;
+        self.reading.leave();
         Ok(Value::Object(out))
     }
 
@@ -390,6 +271,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.reading.count()?;
         deserializer.deserialize_any(self)
     }
 }
@@ -518,48 +400,5 @@ fn merge(out: &mut Map<String, Value>, key: String, value: Value, schema: &Schem
         (_, value, _) => {
             out.insert(key, value);
         }
-    }
-}
-
-fn null_item(list: &List) -> Value {
-    if list.nullable_items { Value::Null } else { zero(&list.items) }
-}
-
-/// Go's zero value where a null stands in a list or map.
-fn zero(schema: &Schema) -> Value {
-    match schema {
-        Schema::Scalar(Scalar::String) => Value::String(String::new()),
-        Schema::Scalar(Scalar::Bool) => Value::Bool(false),
-        Schema::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::IntOrString | Scalar::Float) => Value::from(0),
-        Schema::Scalar(Scalar::Quantity) => Value::from("0"),
-        Schema::Struct(_) => Value::Object(Map::new()),
-        _ => Value::Null,
-    }
-}
-
-fn fits_int32(number: &Number) -> bool {
-    number.as_i64().is_some_and(|n| i32::try_from(n).is_ok())
-}
-
-/// Go's `reflect.Type.String()` of a schema without named types.
-fn go_type(schema: &Schema) -> String {
-    match schema {
-        Schema::Any => "v1.JSON".to_owned(),
-        Schema::Struct(of) => of.go_name.to_string(),
-        Schema::List(list) => format!("[]{}{}", if list.nullable_items { "*" } else { "" }, go_type(&list.items)),
-        Schema::Map(map) => format!("map[string]{}", go_type(&map.values)),
-        Schema::Choice(_) => "v1.JSONSchemaProps".to_owned(),
-        Schema::Scalar(scalar) => match scalar {
-            Scalar::String | Scalar::Time | Scalar::MicroTime => "string",
-            Scalar::Bool => "bool",
-            Scalar::Int32 | Scalar::IntOrString => "int32",
-            Scalar::Int64 => "int64",
-            Scalar::Float => "float64",
-            Scalar::Bytes => "[]uint8",
-            Scalar::Quantity => "resource.Quantity",
-            Scalar::RawObject => "runtime.RawExtension",
-            Scalar::FieldsV1 => "v1.FieldsV1",
-        }
-        .to_owned(),
     }
 }

@@ -202,7 +202,7 @@ fn first(bytes: &[u8], number: u32) -> &[u8] {
 fn the_protobuf_form_has_every_path_and_definition() {
     let documents = Documents::new("v1.36.2", vec![budget(), custom()]);
     let v2 = parsed(documents.v2());
-    let bytes = documents.v2_protobuf();
+    let bytes = &documents.v2_protobuf().json;
     assert_eq!(first(bytes, 1), b"2.0");
     let keys = |part: &str| v2[part].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(first(bytes, 8), 2), keys("paths"));

@@ -4,15 +4,11 @@ use serde_json::{Map, Number, Value};
 
 use super::ProtobufError;
 use super::wire::{FIXED64, LENGTH, Reader, VARINT};
-use crate::decode::MAX_DEPTH;
+use crate::decode::{MAX_DEPTH, MAX_VALUES};
 use crate::normalise;
 use crate::scalar;
 use crate::time::{Layout, Timestamp};
 use crate::types::{self, Choice, Field, List, Scalar, Schema, Slot, Struct};
-
-/// A message may hold at most this many values. Two bytes make an empty list item whose JSON takes hundreds, so without a
-/// cap a 3 MiB body could claim a gigabyte; the largest real objects have tens of thousands.
-pub const MAX_VALUES: usize = 300_000;
 
 /// First and last second of the years 0 to 9999, which RFC 3339 can write.
 const TIME_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;

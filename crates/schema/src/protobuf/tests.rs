@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::types::Schema;
+use crate::decode::MAX_VALUES;
 use crate::{catalog, normalise};
 use serde_json::Value;
 
