@@ -1,0 +1,168 @@
+//! What every cluster has from the start: upstream's post-start hooks.
+//!
+//! Run where the leader is, again after every change of leadership and every start: it creates what is missing, adds what a newer version
+//! brings, and takes nothing away. `kube-root-ca.crt` and `cluster-info` belong to controllers.
+//!
+//! The policy comes first, since everything else is authorized by it once others run; these writes themselves act as the server's own user.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use wheelhouse_access::bootstrap::{Change, plan};
+use wheelhouse_client::{Client, ClientError, Identity};
+use wheelhouse_mvcc::Snapshot;
+
+use crate::connection::InProcess;
+use crate::server::ApiServer;
+
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The last thing that is made: with it, everything is there.
+const LAST: &[u8] = b"/registry/discovery.k8s.io/endpointslices/default/kubernetes";
+const LAST_WITHOUT_SLICES: &[u8] = b"/registry/core/services/default/kubernetes";
+
+/// Priorities that the control plane and node daemons run with.
+const SYSTEM_PRIORITIES: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+];
+
+/// A step that failed; the ones before it are done, and running again does the rest.
+#[derive(Debug, thiserror::Error)]
+#[error("could not make {what}")]
+pub struct BootstrapError {
+    what: String,
+    #[source]
+    source: ClientError,
+}
+
+/// Whether a cluster has been through [`run`].
+pub fn is_done(snapshot: &Snapshot) -> bool {
+    snapshot.get(LAST).is_some() || snapshot.get(LAST_WITHOUT_SLICES).is_some()
+}
+
+/// Makes what is missing.
+pub async fn run(server: &Arc<ApiServer>) -> Result<(), BootstrapError> {
+    let client = Client::new(Arc::new(InProcess(Arc::clone(server)))).user_agent("kube-apiserver").identity(Identity::loopback());
+    let bootstrap = Bootstrap { server, client };
+    for name in NAMESPACES {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        bootstrap.ensure("", "v1", "namespaces", "", &namespace).await?;
+    }
+    bootstrap.policy().await?;
+    for (name, value, description) in SYSTEM_PRIORITIES {
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value, "description": description,
+        });
+        bootstrap.ensure("scheduling.k8s.io", "v1", "priorityclasses", "", &class).await?;
+    }
+    bootstrap.authentication().await?;
+    bootstrap.kubernetes_service().await
+}
+
+struct Bootstrap<'a> {
+    server: &'a ApiServer,
+    client: Client,
+}
+
+impl Bootstrap<'_> {
+    fn serves(&self, group: &str, version: &str, plural: &str) -> bool {
+        self.server.catalogue.find(group, version, plural).is_some()
+    }
+
+    /// Creates an object if its kind is served and it is not there.
+    async fn ensure(&self, group: &str, version: &str, plural: &str, namespace: &str, object: &Value) -> Result<(), BootstrapError> {
+        if !self.serves(group, version, plural) {
+            return Ok(());
+        }
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        let failed = |source| BootstrapError { what: format!("{plural} {name}"), source };
+        let api = self.client.api(group, version, plural, namespace);
+        if api.find::<Value>(name).await.map_err(failed)?.is_some() {
+            return Ok(());
+        }
+        match api.create::<Value>(object).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_already_exists() => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Roles and bindings of upstream's bootstrap policy.
+    async fn policy(&self) -> Result<(), BootstrapError> {
+        const GROUP: &str = "rbac.authorization.k8s.io";
+        let operations = plan(&self.server.security.lookups());
+        for operation in operations {
+            let object = operation.object;
+            let plural = object.kind.resource();
+            let failed = |source| BootstrapError { what: format!("{plural} {}", object.name), source };
+            let api = self.client.api(GROUP, "v1", plural, &object.namespace);
+            let done = match operation.change {
+                Change::Create => api.create::<Value>(&object.body).await.map(|_| ()),
+                Change::Update => api.update::<Value>(&object.name, "", &object.body).await.map(|_| ()),
+                Change::Replace => match api.delete(&object.name, &Default::default()).await {
+                    Ok(_) => api.create::<Value>(&object.body).await.map(|_| ()),
+                    Err(error) => Err(error),
+                },
+            };
+            match done {
+                // Another leader's run, or an administrator, was faster.
+                Err(error) if error.is_already_exists() || error.is_conflict() => {}
+                done => done.map_err(failed)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Where extension API servers learn whom to trust.
+    async fn authentication(&self) -> Result<(), BootstrapError> {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+            "data": {"client-ca-file": self.server.config.client_ca_pem},
+        });
+        self.ensure("", "v1", "configmaps", "kube-system", &object).await
+    }
+
+    /// `default/kubernetes`: the first address of the Service range, in front of the API address.
+    async fn kubernetes_service(&self) -> Result<(), BootstrapError> {
+        let config = &self.server.config;
+        let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+            "spec": {
+                "type": "ClusterIP", "clusterIP": config.services.address(1).to_string(), "sessionAffinity": "None",
+                "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": config.api_port}],
+            },
+        });
+        self.ensure("", "v1", "services", "default", &service).await?;
+        let mirrored = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+        let endpoints = json!({
+            "apiVersion": "v1", "kind": "Endpoints",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": mirrored},
+            "subsets": [{
+                "addresses": [{"ip": config.api_address.to_string()}],
+                "ports": [{"name": "https", "port": config.api_port, "protocol": "TCP"}],
+            }],
+        });
+        self.ensure("", "v1", "endpoints", "default", &endpoints).await?;
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [config.api_address.to_string()], "conditions": {"ready": true}}],
+            "ports": [{"name": "https", "port": config.api_port, "protocol": "TCP"}],
+        });
+        self.ensure("discovery.k8s.io", "v1", "endpointslices", "default", &slice).await
+    }
+}

@@ -1,0 +1,48 @@
+//! What one cluster's API server is told when it is made.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use crate::registry::services::ServiceNetwork;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub services: ServiceNetwork,
+    /// Where clients inside the cluster reach the API: the endpoints of `default/kubernetes`.
+    pub api_address: Ipv4Addr,
+    pub api_port: u16,
+    /// The cluster's CA in PEM, for `extension-apiserver-authentication`.
+    pub client_ca_pem: String,
+    pub limits: Limits,
+}
+
+/// Per-cluster limits, so that one cluster at full load leaves its neighbours usable.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Reads in flight; upstream's `--max-requests-inflight`.
+    pub read_in_flight: usize,
+    /// Writes in flight; upstream's `--max-mutating-requests-inflight`.
+    pub write_in_flight: usize,
+    /// Open watches and other streams. Each costs a cursor and a task; upstream has no limit, so this is generous.
+    pub long_running: usize,
+    /// How long an ordinary request may take; upstream's `--request-timeout`.
+    pub request_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { read_in_flight: 400, write_in_flight: 200, long_running: 20_000, request_timeout: Duration::from_secs(60) }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            services: ServiceNetwork::default(),
+            api_address: Ipv4Addr::new(100, 127, 255, 1),
+            api_port: 6443,
+            client_ca_pem: String::new(),
+            limits: Limits::default(),
+        }
+    }
+}

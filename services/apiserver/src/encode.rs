@@ -1,0 +1,274 @@
+//! One object in every form that a client may ask for.
+//!
+//! The stored version as JSON is copied, never encoded. Every other form decodes the stored value first.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use wheelhouse_base::{Revision, Timestamp};
+use wheelhouse_meta::Status;
+use wheelhouse_schema::{catalog, protobuf};
+
+use crate::request::Answer;
+use crate::request::media::{Encoding, Media, View};
+use crate::request::query::Query;
+use crate::resource::Resource;
+use crate::stored;
+
+/// How much of the object a table's row carries (`includeObject`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum RowObject {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl RowObject {
+    pub fn parse(query: &Query) -> Answer<Self> {
+        match query.text("includeObject") {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            other => Err(Status::bad_request(format!("unrecognized includeObject value: {}", wheelhouse_meta::gotext::quote(other))).into()),
+        }
+    }
+}
+
+/// A negotiated form of a resource's objects.
+#[derive(Clone)]
+pub struct Form {
+    pub resource: Arc<Resource>,
+    pub media: Media,
+    pub row_object: RowObject,
+    pub now: Timestamp,
+}
+
+/// A stored value with its revision; revision 0 is an object that was not stored (a dry run).
+#[derive(Clone, Copy)]
+pub struct Item<'a> {
+    pub revision: Revision,
+    pub value: &'a [u8],
+}
+
+impl Form {
+    /// Whether stored bytes are served as they are.
+    pub fn copies(&self) -> bool {
+        self.media == Media::default() && self.resource.other_version().is_none()
+    }
+
+    /// Whether only metadata is shown, so that JSON needs no decoding.
+    fn partial_json(&self) -> Option<&'static str> {
+        match self.media {
+            Media { encoding: Encoding::Json, view: View::Partial { beta } | View::PartialList { beta } } => Some(meta_version(beta)),
+            _ => None,
+        }
+    }
+
+    /// A whole object.
+    pub fn object(&self, item: Item<'_>) -> Answer<Bytes> {
+        let resource = &self.resource;
+        if self.copies() {
+            let mut out = Vec::new();
+            stored::push_object(&mut out, &resource.api_version, resource.info().kind, item.revision, item.value);
+            return Ok(out.into());
+        }
+        match self.media.view {
+            View::Object => self.encode(&self.served(item)?),
+            View::Partial { beta } => {
+                if self.media.encoding == Encoding::Json {
+                    return Ok(partial(item, meta_version(beta)).into());
+                }
+                self.encode(&partial_value(item, meta_version(beta))?)
+            }
+            View::PartialList { .. } => {
+                let message = format!("you requested PartialObjectMetadataList, but the requested object is not a list ({})", resource.go_type(false));
+                Err(Status::not_acceptable_because(message).into())
+            }
+            View::Table { beta } => {
+                let mut out = Vec::new();
+                self.table_head(&mut out, meta_version(beta), item.revision, &ListTail::default(), true);
+                self.row(&mut out, item)?;
+                out.extend_from_slice(b"]}");
+                Ok(self.finish_json(out))
+            }
+        }
+    }
+
+    /// The object of a watch event. Tables carry their columns in the first event only.
+    pub fn event_object(&self, item: Item<'_>, columns: bool) -> Answer<Bytes> {
+        let View::Table { beta } = self.media.view else { return self.object(item) };
+        let mut out = Vec::new();
+        self.table_head(&mut out, meta_version(beta), item.revision, &ListTail::default(), columns);
+        self.row(&mut out, item)?;
+        out.extend_from_slice(b"]}");
+        Ok(out.into())
+    }
+
+    /// One item of a list in JSON, without a comma: an object, partial metadata or a row.
+    pub fn push_list_item(&self, out: &mut Vec<u8>, item: Item<'_>) -> Answer<()> {
+        if self.copies() {
+            stored::push_item(out, item.revision, item.value);
+            return Ok(());
+        }
+        if let Some(version) = self.partial_json() {
+            out.extend_from_slice(&partial(item, version));
+            return Ok(());
+        }
+        if let View::Table { .. } = self.media.view {
+            return self.row(out, item);
+        }
+        let mut object = self.served(item)?;
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+        serde_json::to_writer(out, &object).expect("a Vec takes every byte");
+        Ok(())
+    }
+
+    /// The beginning of a list in JSON, up to and without its first item. `tail` is what its metadata says besides the revision.
+    pub fn push_list_head(&self, out: &mut Vec<u8>, revision: Revision, tail: &ListTail) {
+        let (kind, version) = match self.media.view {
+            View::Object => (self.resource.list_kind(), self.resource.api_version.clone()),
+            View::Partial { beta } | View::PartialList { beta } => ("PartialObjectMetadataList".into(), meta_version(beta).into()),
+            View::Table { beta } => return self.table_head(out, meta_version(beta), revision, tail, true),
+        };
+        let _ = write!(out, "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":");
+        tail.push(out, revision);
+        out.extend_from_slice(b",\"items\":[");
+    }
+
+    fn table_head(&self, out: &mut Vec<u8>, version: &str, revision: Revision, tail: &ListTail, columns: bool) {
+        let _ = write!(out, "{{\"kind\":\"Table\",\"apiVersion\":\"{version}\",\"metadata\":");
+        tail.push(out, revision);
+        out.extend_from_slice(b",\"columnDefinitions\":");
+        if columns {
+            let columns: Vec<Value> = self.resource.kind().columns().iter().map(column).collect();
+            serde_json::to_writer(&mut *out, &columns).expect("a Vec takes every byte");
+        } else {
+            out.extend_from_slice(b"null");
+        }
+        out.extend_from_slice(b",\"rows\":[");
+    }
+
+    fn row(&self, out: &mut Vec<u8>, item: Item<'_>) -> Answer<()> {
+        let object = self.stored_object(item)?;
+        let cells = self.resource.kind().row(&object, self.now);
+        out.extend_from_slice(b"{\"cells\":");
+        serde_json::to_writer(&mut *out, &cells).expect("a Vec takes every byte");
+        out.extend_from_slice(b",\"object\":");
+        let beta = self.media.view == View::Table { beta: true };
+        match self.row_object {
+            RowObject::None => out.extend_from_slice(b"null"),
+            RowObject::Metadata => out.extend_from_slice(&partial(item, meta_version(beta))),
+            RowObject::Object => serde_json::to_writer(&mut *out, &self.served(item)?).expect("a Vec takes every byte"),
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn stored_object(&self, item: Item<'_>) -> Answer<Value> {
+        read(&self.resource, item)
+    }
+
+    /// The object in the served version.
+    pub fn served(&self, item: Item<'_>) -> Answer<Value> {
+        let mut object = self.stored_object(item)?;
+        if let Some(other) = self.resource.other_version() {
+            (other.from_stored)(&mut object);
+        }
+        Ok(object)
+    }
+
+    /// A value that is complete: a list made of values, a review, a Scale.
+    pub fn encode(&self, value: &Value) -> Answer<Bytes> {
+        encode_value(value, self.media.encoding)
+    }
+
+    fn finish_json(&self, json: Vec<u8>) -> Bytes {
+        if self.media.encoding == Encoding::Yaml { crate::respond::yaml(&json) } else { json.into() }
+    }
+
+    /// A list in a form that cannot be streamed: YAML from its JSON, protobuf from its values.
+    pub fn encode_list(&self, json: Vec<u8>) -> Answer<Bytes> {
+        match self.media.encoding {
+            Encoding::Json => Ok(json.into()),
+            Encoding::Yaml => Ok(crate::respond::yaml(&json)),
+            Encoding::Protobuf => {
+                let value: Value = serde_json::from_slice(&json).map_err(Status::internal_error)?;
+                self.encode(&value)
+            }
+        }
+    }
+}
+
+/// Any value with apiVersion and kind, in any encoding.
+pub fn encode_value(value: &Value, encoding: Encoding) -> Answer<Bytes> {
+    match encoding {
+        Encoding::Json => Ok(serde_json::to_vec(value).map_err(Status::internal_error)?.into()),
+        Encoding::Yaml => Ok(serde_norway::to_string(value).map_err(Status::internal_error)?.into()),
+        Encoding::Protobuf => {
+            let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or("");
+            let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+            let kind = catalog().kind(group, version, text("kind"));
+            let schema = kind.map(|kind| Cow::Borrowed(&kind.schema));
+            let schema = schema.ok_or_else(|| Status::not_acceptable_because(format!("{} has no protobuf form", text("kind"))))?;
+            Ok(protobuf::encode_object(value, &schema).map_err(Status::internal_error)?.into())
+        }
+    }
+}
+
+/// Reads a stored value in the stored version.
+pub fn read(resource: &Resource, item: Item<'_>) -> Answer<Value> {
+    stored::decode(item.value, &resource.stored_api_version, resource.info().kind, item.revision).map_err(|error| Status::internal_error(error).into())
+}
+
+fn meta_version(beta: bool) -> &'static str {
+    if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
+}
+
+fn partial(item: Item<'_>, version: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    let _ = write!(out, "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":");
+    out.extend_from_slice(&stored::metadata_json(item.value, item.revision));
+    out.push(b'}');
+    out
+}
+
+fn partial_value(item: Item<'_>, version: &str) -> Answer<Value> {
+    serde_json::from_slice(&partial(item, version)).map_err(|error| Status::internal_error(error).into())
+}
+
+fn column(column: &wheelhouse_kinds::Column) -> Value {
+    json!({
+        "name": column.name, "type": column.kind, "format": column.format, "description": column.description, "priority": column.priority,
+    })
+}
+
+/// What a list's metadata says besides its revision.
+#[derive(Clone, Debug, Default)]
+pub struct ListTail {
+    pub continue_token: String,
+    pub remaining: Option<usize>,
+}
+
+impl ListTail {
+    fn push(&self, out: &mut Vec<u8>, revision: Revision) {
+        out.push(b'{');
+        if revision != 0 {
+            let _ = write!(out, "\"resourceVersion\":\"{revision}\"");
+        }
+        if !self.continue_token.is_empty() {
+            // A token is URL-safe base64, so it needs no escaping.
+            let _ = write!(out, ",\"continue\":\"{}\"", self.continue_token);
+        }
+        if let Some(remaining) = self.remaining {
+            let _ = write!(out, ",\"remainingItemCount\":{remaining}");
+        }
+        out.push(b'}');
+    }
+}

@@ -1,0 +1,43 @@
+//! `DELETE` of a collection: every selected object, one after the other.
+
+use wheelhouse_meta::Reason;
+
+use super::Call;
+use super::delete::{DeleteOptions, remove};
+use crate::encode::{Item, ListTail};
+use crate::list::options::ListOptions;
+use crate::list::{Scope, select};
+use crate::request::Answer;
+use crate::respond::Reply;
+
+/// Answers with the objects as they were listed, like upstream.
+pub async fn delete_collection(call: &Call<'_>) -> Answer<Reply> {
+    let form = call.form()?;
+    let list = ListOptions::parse(call.query, call.resource(), false, "")?;
+    let options = DeleteOptions::parse(call)?;
+    let scope = Scope { form: &form, namespace: call.namespace() };
+    let page = select(&call.server.storage, &scope, list).await?;
+    let revision = page.revision;
+    let records = page.into_records();
+    let resource = call.resource();
+    for record in &records {
+        let Some((_, name)) = resource.names(&record.key) else { continue };
+        match remove(call, name, &options).await {
+            Ok(_) => {}
+            // Somebody else deleted it meanwhile.
+            Err(status) if status.is(Reason::NotFound) => {}
+            Err(status) => return Err(status),
+        }
+    }
+    let mut out = Vec::new();
+    form.push_list_head(&mut out, revision, &ListTail::default());
+    for (at, record) in records.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        form.push_list_item(&mut out, Item { revision: record.mod_revision, value: &record.value })?;
+    }
+    out.extend_from_slice(b"]}");
+    let body = form.encode_list(out)?;
+    Ok(Reply::ok(form.media.encoding.media_type(), body))
+}

@@ -1,0 +1,114 @@
+//! Creation, by POST and by whatever else may create (PUT of a few kinds, apply).
+
+use http::StatusCode;
+use serde_json::Value;
+use wheelhouse_access::admission::Operation;
+use wheelhouse_kinds::RequestContext;
+use wheelhouse_meta::Status;
+use wheelhouse_meta::object::Object;
+use wheelhouse_mvcc::Snapshot;
+
+use super::options::{OptionsKind, WriteOptions};
+use super::write::{Also, Step, Writer, Written};
+use super::{Call, fields, meta, object_reply, services};
+use crate::request::{Answer, decode, media};
+use crate::respond::Reply;
+
+/// Names tried for one `generateName`; upstream's number.
+const NAME_ATTEMPTS: u64 = 8;
+
+/// `POST` of an object to a collection.
+pub async fn create(call: &Call<'_>) -> Answer<Reply> {
+    let form = call.form()?;
+    let options = WriteOptions::parse(call, OptionsKind::Create)?;
+    let encoding = media::body_encoding(call.headers)?;
+    let decoded = decode::body(call.body, encoding, call.expected(), options.validation)?;
+    call.warn(decoded.warnings);
+    let mut object = decoded.object;
+    default(call, &mut object);
+    meta::place(&mut object, call.namespace())?;
+    let generated = object.name().is_empty() && !object.meta_text("generateName").is_empty();
+    let resource = call.resource();
+    for attempt in 0..NAME_ATTEMPTS {
+        let prepared = prepare(call, object.clone(), &options, attempt).await?;
+        let name = prepared.name().to_owned();
+        let written = store(call, prepared, &name, &options).await;
+        match written {
+            Ok(written) => return object_reply(&form, StatusCode::CREATED, written.revision, &written.value),
+            Err(status) if generated && status.is(wheelhouse_meta::Reason::AlreadyExists) && attempt + 1 < NAME_ATTEMPTS => {}
+            Err(status) if generated && status.is(wheelhouse_meta::Reason::AlreadyExists) => {
+                return Err(Status::generate_name_conflict(&resource.group_resource, &name, 1).into());
+            }
+            Err(status) => return Err(status),
+        }
+    }
+    Err(Status::generate_name_conflict(&resource.group_resource, "", 1).into())
+}
+
+/// Commits a prepared object. A lost race over an address allocates again.
+async fn store(call: &Call<'_>, prepared: Value, name: &str, options: &WriteOptions) -> Answer<Written> {
+    let resource = call.resource();
+    let mut writer = Writer::begin(call, resource, resource.key(call.namespace(), name), options.dry_run);
+    loop {
+        let current = writer.current()?;
+        let decided = match &current {
+            Some(_) => Err(Status::already_exists(&resource.group_resource, name).into()),
+            None => finish(call, prepared.clone(), options, writer.snapshot()).await,
+        };
+        if let Some(written) = writer.conclude(current, decided).await? {
+            return Ok(written);
+        }
+    }
+}
+
+/// Defaults of the served version.
+pub fn default(call: &Call<'_>, object: &mut Value) {
+    let resource = call.resource();
+    match resource.other_version() {
+        Some(other) => (other.default)(object),
+        None => resource.kind().default(object),
+    }
+}
+
+/// From a decoded, defaulted object of the served version to a validated one of the stored version.
+async fn prepare(call: &Call<'_>, mut object: Value, options: &WriteOptions, attempt: u64) -> Answer<Value> {
+    meta::wipe_system_fields(&mut object);
+    fields::update(call, None, &mut object, &options.manager)?;
+    prepare_tracked(call, object, options, attempt).await
+}
+
+/// The same for an object whose managed fields are decided already (apply).
+pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &WriteOptions, attempt: u64) -> Answer<Value> {
+    let resource = call.resource();
+    if let Some(other) = resource.other_version() {
+        (other.to_stored)(&mut object);
+    }
+    if meta::claimed_revision(&object)?.is_some() {
+        return Err(Status::plain("resourceVersion should not be set on objects to be created").into());
+    }
+    object.metadata_mut().remove("resourceVersion");
+    call.admit_mutating(Operation::Create, &mut object, None, options.dry_run).await?;
+    call.warn(meta::dedup_owners(&mut object));
+    meta::fill_new(call, resource, &mut object, attempt);
+    let cx = RequestContext { now: call.now, group: resource.entry.group, version: resource.entry.version, ..RequestContext::default() };
+    let errors_of_meta = |object: &Value| meta::check_new(resource, object);
+    let verdict = resource.kind().prepare_create(&mut object, &cx);
+    let mut errors = errors_of_meta(&object);
+    errors.extend(verdict.errors);
+    if !errors.is_empty() {
+        return Err(Status::invalid(&resource.group_kind, object.name(), &errors).into());
+    }
+    call.warn(verdict.warnings);
+    Ok(object)
+}
+
+/// What needs the state of the store: allocations, then validating admission.
+pub async fn finish(call: &Call<'_>, mut object: Value, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
+    let also = if call.resource().is("", "services") {
+        services::allocate(call.server.config.services.as_ref(), &mut object, None, snapshot, call.seed)?
+    } else {
+        Also::default()
+    };
+    call.admit_validating(Operation::Create, Some(&object), None, options.dry_run).await?;
+    Ok(Step::Put { object, also })
+}

@@ -1,0 +1,165 @@
+//! `PATCH`: JSON patch, merge patch, strategic merge patch and apply.
+
+use bytes::Bytes;
+use serde_json::Value;
+use wheelhouse_meta::Status;
+use wheelhouse_meta::field::{BadValue, FieldError, Path};
+use wheelhouse_meta::gvk::GroupKind;
+use wheelhouse_meta::object::Object;
+use wheelhouse_meta::patch::{json_patch, merge_patch, strategic_merge_patch};
+use wheelhouse_mvcc::Snapshot;
+use wheelhouse_schema::FieldValidation;
+
+use super::options::{OptionsKind, WriteOptions};
+use super::write::{Current, Step, Writer};
+use super::{Call, create, fields, meta, update};
+use crate::request::media::{self, APPLY_YAML, Encoding, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH};
+use crate::request::{Answer, decode};
+use crate::respond::Reply;
+
+/// The media types that a PATCH may have, in upstream's order.
+const PATCHES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_YAML];
+
+pub async fn patch(call: &Call<'_>) -> Answer<Reply> {
+    let form = call.form()?;
+    let kind = media::content_type(call.headers);
+    if kind == APPLY_YAML {
+        return apply(call).await;
+    }
+    let options = WriteOptions::parse(call, OptionsKind::Patch)?;
+    let patcher = Patcher::new(call, &kind)?;
+    let resource = call.resource();
+    let mut writer = Writer::begin(call, resource, call.key(), options.dry_run);
+    let written = loop {
+        let current = writer.current()?;
+        let decided = match &current {
+            Some(current) => change(call, &patcher, current, &options, writer.snapshot()).await,
+            None => Err(Status::not_found(&resource.group_resource, call.name()).into()),
+        };
+        if let Some(written) = writer.conclude(current, decided).await? {
+            break written;
+        }
+    };
+    update::reply(&form, &written)
+}
+
+async fn change(call: &Call<'_>, patcher: &Patcher<'_>, current: &Current, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
+    let live = update::served(call, current);
+    let mut new = patcher.run(&live)?;
+    new = pruned(call, new, options.validation)?;
+    create::default(call, &mut new);
+    update::check_names(call, &new)?;
+    meta::place(&mut new, call.namespace())?;
+    fields::update(call, Some(&live), &mut new, &options.manager)?;
+    update::apply(call, new, current, options, snapshot).await
+}
+
+/// Server-side apply: creates what is missing.
+async fn apply(call: &Call<'_>) -> Answer<Reply> {
+    let form = call.form()?;
+    let options = WriteOptions::parse(call, OptionsKind::Apply)?;
+    let resource = call.resource();
+    let applied = applied_body(call, options.validation)?;
+    let mut writer = Writer::begin(call, resource, call.key(), options.dry_run);
+    let written = loop {
+        let current = writer.current()?;
+        let decided = merge(call, &applied, current.as_ref(), &options, writer.snapshot()).await;
+        if let Some(written) = writer.conclude(current, decided).await? {
+            break written;
+        }
+    };
+    update::reply(&form, &written)
+}
+
+async fn merge(call: &Call<'_>, applied: &Value, current: Option<&Current>, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
+    let Some(current) = current else {
+        if !call.subresource().is_empty() {
+            return Err(Status::not_found(&call.resource().group_resource, call.name()).into());
+        }
+        let mut new = fields::merge(call, None, applied, options)?;
+        meta::wipe_system_fields(&mut new);
+        create::default(call, &mut new);
+        let new = create::prepare_tracked(call, new, options, 0).await?;
+        return create::finish(call, new, options, snapshot).await;
+    };
+    let live = update::served(call, current);
+    let mut new = fields::merge(call, Some(&live), applied, options)?;
+    create::default(call, &mut new);
+    update::apply(call, new, current, options, snapshot).await
+}
+
+/// The body of an apply, as it stands: defaults must not become owned.
+fn applied_body(call: &Call<'_>, validation: FieldValidation) -> Answer<Value> {
+    let value: Value = serde_norway::from_slice(call.body).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    if !value.is_object() {
+        return Err(Status::bad_request(format!("error decoding YAML: cannot unmarshal {} into an object", decode::json_type(&value))).into());
+    }
+    let resource = call.resource();
+    let (version, kind) = (value.api_version(), value.kind());
+    if version != resource.api_version {
+        let wanted = &resource.api_version;
+        let message = format!("Incorrect version specified in apply patch. Specified patch version: {version}, expected: {wanted}");
+        return Err(Status::bad_request(message).into());
+    }
+    if kind != resource.info().kind {
+        let message = format!("Incorrect kind specified in apply patch. Specified: {kind}, expected: {}", resource.info().kind);
+        return Err(Status::bad_request(message).into());
+    }
+    let text = Bytes::from(serde_json::to_vec(&value).map_err(Status::internal_error)?);
+    let decoded = decode::body(&text, Encoding::Json, call.expected(), validation)?;
+    call.warn(decoded.warnings);
+    let mut applied = decoded.object;
+    if applied.name().is_empty() {
+        applied.metadata_mut().insert("name".into(), call.name().into());
+    }
+    update::check_names(call, &applied)?;
+    meta::place(&mut applied, call.namespace())?;
+    Ok(applied)
+}
+
+/// A patch of one of the three older kinds.
+enum Patcher<'a> {
+    Json(&'a Bytes),
+    Merge(&'a Bytes),
+    Strategic(&'a Bytes, &'a wheelhouse_schema::Schema),
+}
+
+impl<'a> Patcher<'a> {
+    fn new(call: &Call<'a>, kind: &str) -> Answer<Self> {
+        match kind {
+            JSON_PATCH => Ok(Self::Json(call.body)),
+            MERGE_PATCH => Ok(Self::Merge(call.body)),
+            STRATEGIC_PATCH => Ok(Self::Strategic(call.body, &call.resource().schema)),
+            _ => Err(Status::unsupported_media_type(PATCHES).into()),
+        }
+    }
+
+    fn run(&self, live: &Value) -> Answer<Value> {
+        let patched = match self {
+            Self::Json(patch) => json_patch(live, patch),
+            Self::Merge(patch) => merge_patch(live, patch),
+            Self::Strategic(patch, schema) => strategic_merge_patch(live, patch, schema),
+        };
+        patched.map_err(|error| Box::new(error.into_status()))
+    }
+}
+
+/// The media types that the route takes; anything else is the router's 415.
+pub fn is_patch_type(kind: &str) -> bool {
+    PATCHES.contains(&kind)
+}
+
+/// Drops what the schema does not know. A result that is no object of the kind is the patch's fault.
+fn pruned(call: &Call<'_>, patched: Value, validation: FieldValidation) -> Answer<Value> {
+    let shown = BadValue::from(wheelhouse_meta::gotext::json(&patched));
+    match decode::prune(patched, call.expected(), validation) {
+        Ok(decoded) => {
+            call.warn(decoded.warnings);
+            Ok(decoded.object)
+        }
+        Err(why) => {
+            let errors = vec![FieldError::invalid(&Path::new("patch"), shown, why)].into();
+            Err(Status::invalid(&GroupKind::default(), "", &errors).into())
+        }
+    }
+}

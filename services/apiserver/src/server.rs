@@ -1,0 +1,317 @@
+//! The API server of one cluster replica.
+//!
+//! ```text
+//! request -> who (certificate, token, in-process) -> in-flight limit -> impersonation -> authorization -> body
+//!         -> router: discovery, health, OpenAPI | registry: get list watch create update patch delete -> answer
+//! ```
+//!
+//! Nothing is global: one process holds hundreds of these, which share a [`Catalogue`] and nothing else. A panic is the failure of one request.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures::FutureExt;
+use http::{HeaderMap, Method, Request, Response, request};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use wheelhouse_access::rbac::forbidden;
+use wheelhouse_access::{Decision, User};
+use wheelhouse_base::limits::MAX_REQUEST_BYTES;
+use wheelhouse_base::{Clock, SystemClock};
+use wheelhouse_client::Identity;
+use wheelhouse_meta::Status;
+use wheelhouse_meta::duration::GoDuration;
+use wheelhouse_mvcc::Fence;
+use wheelhouse_store::Store;
+
+use crate::body::Body;
+use crate::compress;
+use crate::config::Config;
+use crate::connection::Origin;
+use crate::discovery::Documents;
+use crate::leases::EventLeases;
+use crate::metrics::ServerMetrics;
+use crate::registry::Call;
+use crate::request::media;
+use crate::request::path::{RequestInfo, is_mutating};
+use crate::request::query::Query;
+use crate::request::Answer;
+use crate::resource::Catalogue;
+use crate::respond::{Reply, status_response};
+use crate::security::{AuditTrail, Exchange, Security};
+use crate::storage::Storage;
+use crate::watch::cache::EventCache;
+use crate::{dispatch, nonresource};
+
+/// Seconds after which a refused client should try again; upstream's value.
+const RETRY_AFTER_REFUSAL: u32 = 1;
+
+/// What every cluster of a process shares: resources, discovery and OpenAPI.
+pub struct Shared {
+    pub catalogue: Arc<Catalogue>,
+    pub documents: Documents,
+}
+
+impl Shared {
+    /// Builds every document once.
+    pub fn new(catalogue: Catalogue) -> Arc<Self> {
+        let documents = Documents::new(&catalogue);
+        Arc::new(Self { catalogue: Arc::new(catalogue), documents })
+    }
+}
+
+pub struct ApiServer {
+    pub config: Config,
+    pub catalogue: Arc<Catalogue>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) storage: Storage,
+    pub(crate) security: Security,
+    pub(crate) events: Arc<EventCache>,
+    pub(crate) event_leases: EventLeases,
+    pub(crate) metrics: ServerMetrics,
+    pub(crate) clock: Arc<dyn Clock>,
+    draining: watch::Sender<bool>,
+    reads: Semaphore,
+    writes: Semaphore,
+    streams: Arc<Semaphore>,
+}
+
+impl ApiServer {
+    pub fn new(config: Config, store: Arc<dyn Store>, shared: Arc<Shared>, security: Security) -> Arc<Self> {
+        Self::with_clock(config, store, shared, security, Arc::new(SystemClock))
+    }
+
+    /// The same on another clock, for tests.
+    pub fn with_clock(config: Config, store: Arc<dyn Store>, shared: Arc<Shared>, security: Security, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            reads: Semaphore::new(config.limits.read_in_flight),
+            writes: Semaphore::new(config.limits.write_in_flight),
+            streams: Arc::new(Semaphore::new(config.limits.long_running)),
+            config,
+            catalogue: Arc::clone(&shared.catalogue),
+            shared,
+            storage: Storage::new(store),
+            security,
+            events: Arc::default(),
+            event_leases: EventLeases::default(),
+            metrics: ServerMetrics::default(),
+            clock,
+            draining: watch::Sender::new(false),
+        })
+    }
+
+    /// Ends watches now and connections once their requests are answered. New requests are still answered.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    pub fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        self.storage.store()
+    }
+
+    /// Answers one request. Never fails: whatever goes wrong is an answer.
+    pub async fn handle<B>(self: &Arc<Self>, origin: Origin, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: std::error::Error + Send + Sync + 'static,
+    {
+        let began = Instant::now();
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or(""));
+        let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
+        let warnings = Mutex::new(Vec::new());
+        let trail = AuditTrail::default();
+        let received = self.clock.now();
+        let incoming = Incoming { origin: &origin, parts: &parts, query: &query, info: &info, warnings: &warnings, trail: &trail };
+        let answered = AssertUnwindSafe(self.answer(&incoming, body)).catch_unwind().await;
+        let answer = answered.unwrap_or_else(|panic| {
+            tracing::error!(path = %info.path, panic = panic_text(&*panic), "a request panicked");
+            Err(Status::internal_error("the request could not be served").into())
+        });
+        let failure = answer.as_ref().err().cloned();
+        let mut response = match answer {
+            Ok(reply) => reply.with_warnings(warnings.into_inner()).into_response(),
+            Err(status) => status_response(&status, media::negotiate_error(&parts.headers), &warnings.into_inner()),
+        };
+        let known = info.is_resource && self.catalogue.find(&info.group, &info.version, &info.resource).is_some();
+        self.metrics.answered(&info, known, response.status().as_u16(), began.elapsed());
+        let id = uuid::Uuid::new_v4().to_string();
+        let exchange = Exchange {
+            id: &id,
+            info: &info,
+            uri: parts.uri.path_and_query().map_or("", |uri| uri.as_str()),
+            headers: &parts.headers,
+            peer: origin.peer(),
+            code: response.status().as_u16(),
+            failure: failure.as_deref(),
+            received,
+        };
+        self.security.record(&trail, &exchange);
+        if let Ok(id) = http::HeaderValue::try_from(id) {
+            response.headers_mut().insert("audit-id", id);
+        }
+        compress::maybe(&parts.headers, &mut response);
+        response
+    }
+
+    async fn answer<B>(self: &Arc<Self>, incoming: &Incoming<'_>, body: B) -> Answer<Reply>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: std::error::Error + Send + Sync + 'static,
+    {
+        let authenticated = self.authenticate(incoming).await?;
+        incoming.trail.authenticated(&authenticated);
+        let user = self.authorize(incoming, authenticated)?;
+        if incoming.info.is_long_running() {
+            let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| self.refuse(incoming))?;
+            self.metrics.long_running(self.config.limits.long_running - self.streams.available_permits());
+            let bytes = read_body(incoming.parts, body).await?;
+            let mut reply = self.serve(incoming, &user, &bytes).await?;
+            // The stream counts until its body is dropped.
+            reply.body = reply.body.holding(permit);
+            return Ok(reply);
+        }
+        let mutating = is_mutating(&incoming.parts.method);
+        let semaphore = if mutating { &self.writes } else { &self.reads };
+        // The control plane's own calls must get through when clients have taken every place.
+        let _permit = if incoming.origin.is_in_process() || user.in_group(User::MASTERS) {
+            None
+        } else {
+            Some(semaphore.try_acquire().map_err(|_| self.refuse(incoming))?)
+        };
+        let work = async {
+            let bytes = read_body(incoming.parts, body).await?;
+            self.serve(incoming, &user, &bytes).await
+        };
+        within(self.timeout(incoming.query)?, work).await
+    }
+
+    fn refuse(&self, incoming: &Incoming<'_>) -> Box<Status> {
+        self.metrics.refused(is_mutating(&incoming.parts.method));
+        Status::too_many_requests("Too many requests, please try again later.", RETRY_AFTER_REFUSAL).into()
+    }
+
+    fn timeout(&self, query: &Query) -> Answer<Duration> {
+        let most = self.config.limits.request_timeout;
+        let Some(text) = query.first("timeout").filter(|text| !text.is_empty()) else { return Ok(most) };
+        let asked = GoDuration::parse(text).map_err(|_| Status::bad_request("invalid timeout specified in the request URL"))?;
+        let asked = Duration::from_nanos(u64::try_from(asked.0).unwrap_or(0));
+        Ok(if asked.is_zero() { most } else { asked.min(most) })
+    }
+
+    async fn authenticate(&self, incoming: &Incoming<'_>) -> Answer<User> {
+        let parts = incoming.parts;
+        match incoming.origin {
+            Origin::Network(connection) => self.security.authenticate(connection, &parts.headers).await,
+            Origin::InProcess => match parts.extensions.get::<Identity>() {
+                Some(identity) => Ok(User { name: identity.user.clone(), groups: identity.groups.clone(), ..User::default() }),
+                None => parts.extensions.get::<User>().cloned().ok_or_else(|| Status::unauthorized().into()),
+            },
+        }
+    }
+
+    /// The user that the request acts as, if it may do what it asks.
+    fn authorize(&self, incoming: &Incoming<'_>, user: User) -> Answer<User> {
+        let impersonated = self.security.impersonate(&incoming.info.attributes(&user), &incoming.parts.headers)?;
+        let user = match impersonated {
+            Some(impersonated) => {
+                incoming.trail.impersonated(&impersonated);
+                impersonated.user
+            }
+            None => user,
+        };
+        let attributes = incoming.info.attributes(&user);
+        let decision = self.security.authorize(&attributes);
+        incoming.trail.decided(&decision);
+        match decision {
+            Decision::Allow { .. } => Ok(user),
+            Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason).into()),
+        }
+    }
+
+    async fn serve(self: &Arc<Self>, incoming: &Incoming<'_>, user: &User, body: &Bytes) -> Answer<Reply> {
+        let (info, parts) = (incoming.info, incoming.parts);
+        if !info.is_resource {
+            return nonresource::serve(self, &parts.method, info, &parts.headers, incoming.query).await;
+        }
+        if !self.catalogue.serves(&info.group, &info.version) {
+            return Ok(nonresource::page_not_found());
+        }
+        let route = self.catalogue.route(info, &parts.method)?;
+        let call = Call {
+            server: self,
+            user,
+            info,
+            route: &route,
+            query: incoming.query,
+            headers: &parts.headers,
+            body,
+            now: self.clock.now(),
+            fence: if incoming.origin.is_in_process() { parts.extensions.get::<Fence>().copied() } else { None },
+            seed: rand::random(),
+            warnings: incoming.warnings,
+        };
+        dispatch::dispatch(&call, &parts.method).await
+    }
+}
+
+/// A request before its body.
+struct Incoming<'a> {
+    origin: &'a Origin,
+    parts: &'a request::Parts,
+    query: &'a Query,
+    info: &'a RequestInfo,
+    warnings: &'a Mutex<Vec<String>>,
+    trail: &'a AuditTrail,
+}
+
+async fn within(most: Duration, work: impl Future<Output = Answer<Reply>>) -> Answer<Reply> {
+    match tokio::time::timeout(most, work).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Status::timeout("request did not complete within the allotted timeout", 0).into()),
+    }
+}
+
+/// Reads a body of at most 3 MiB.
+async fn read_body<B>(parts: &request::Parts, body: B) -> Answer<Bytes>
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return Ok(Bytes::new());
+    }
+    let too_large = || Box::new(Status::request_entity_too_large(format!("limit is {MAX_REQUEST_BYTES}")));
+    if content_length(&parts.headers).is_some_and(|length| length > MAX_REQUEST_BYTES as u64) {
+        return Err(too_large());
+    }
+    match Limited::new(body, MAX_REQUEST_BYTES).collect().await {
+        Ok(collected) => {
+            let mut buffer = collected.aggregate();
+            Ok(buffer.copy_to_bytes(buffer.remaining()))
+        }
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}")).into()),
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
+}
+
