@@ -21,3 +21,6 @@ pub use object_meta::{
     nonnegative, object_meta_create, object_meta_update, owner_references,
 };
 pub use options::{delete_options, dry_run, field_manager, field_validation};
+
+#[cfg(test)]
+mod golden;
