@@ -1,0 +1,38 @@
+//! A cluster's store, replicated: one Raft group per cluster, many groups per host.
+//!
+//! ```text
+//!            ReplicatedStore (wheelhouse_store::Store)          one per replica
+//!   commit -> Proposals -> Raft -> Log --------------> GroupDisk --\
+//!   barrier -> ReadIndex    |      Machine -> WatchHub               +--> HostDisk: one writer, one sync per host
+//!                           v         (lazily) ------> GroupDisk --/
+//!                        Network -> Peers -> PeerTransport          one connection per pair of hosts
+//! ```
+//!
+//! The Raft library is an implementation detail: nothing of it is in the public interface. A host builds one [`GroupManager`] over its disk
+//! and its transport and starts replicas on it; everything else happens through [`ReplicatedStore`].
+
+mod encode;
+mod group;
+mod log;
+mod machine;
+mod maintain;
+mod manager;
+mod membership;
+mod memory_network;
+mod network;
+mod outcome;
+mod peers;
+mod proposal;
+mod propose;
+mod raft_types;
+mod read_index;
+mod snapshot;
+mod store;
+mod transport;
+
+pub use manager::{GroupManager, HostParts, ReplicaSpec, Start, StartError};
+pub use membership::{Member, MembershipError, PROMOTE_WITHIN, Role, TransferError};
+pub use memory_network::{MemoryNetwork, MemoryTransport};
+pub use store::{ReplicaState, ReplicatedStore};
+pub use transport::{FrameReceiver, MAX_FRAME_BYTES, NotSent, PeerTransport};
+pub use wheelhouse_rocks::{DataKey, GroupId, HostDisk};

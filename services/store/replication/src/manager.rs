@@ -1,0 +1,229 @@
+//! All replicas of one host: started, stopped and destroyed here, over one disk and one transport.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::errors::{InitializeError, RaftError};
+use openraft::{Config, SnapshotPolicy};
+use parking_lot::Mutex;
+use wheelhouse_base::{Clock, ClusterId, HostName, ReplicaId};
+use wheelhouse_rocks::{DataKey, DiskError, Expect, GroupId, HostDisk, OpenGroupError};
+use wheelhouse_runtime::Tasks;
+
+use crate::group::Group;
+use crate::log::Log;
+use crate::machine::Machine;
+use crate::maintain;
+use crate::network::Network;
+use crate::peers::Peers;
+use crate::raft_types::{Peer, Raft};
+use crate::store::ReplicatedStore;
+use crate::transport::PeerTransport;
+
+/// Raft's clock. A leader is missed after three to five lost heartbeats; the spread keeps two voters from standing at once.
+const HEARTBEAT_MILLIS: u64 = 150;
+const ELECTION_MILLIS: (u64, u64) = (450, 700);
+
+/// Raft's inner queues. Far more than the proposals and appends that can wait at once.
+const RAFT_QUEUE: u64 = 4096;
+
+/// How long the host's own tasks may take to end.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// What a host's replicas share.
+pub struct HostParts {
+    pub host: HostName,
+    pub disk: Arc<HostDisk>,
+    pub transport: Arc<dyn PeerTransport>,
+    /// For the retention of history only.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A replica to start.
+#[derive(Clone, Debug)]
+pub struct ReplicaSpec {
+    pub cluster: ClusterId,
+    pub replica: ReplicaId,
+    pub key: DataKey,
+    pub start: Start,
+}
+
+/// How a replica comes to its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The one named founder: if the group is new to this disk, it begins with these voters. The others are started with [`Start::Join`].
+    Found { voters: Vec<(ReplicaId, HostName)> },
+    /// Waits until a leader of its group reaches it; never begins a group by itself. New to this disk, or a restart.
+    Join,
+    /// It has run here before: if the disk does not hold it, its data is lost.
+    Resume,
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StartError {
+    /// The replica cannot prove that it holds what it acknowledged; it must be removed and added anew under another id.
+    #[error("the replica's data is lost: {0}")]
+    Lost(String),
+    #[error(transparent)]
+    Open(OpenGroupError),
+    #[error("replica {0} runs here already")]
+    AlreadyRunning(GroupId),
+    #[error("this replica is not among the founding voters, or not on this host")]
+    NotAFounder,
+    #[error("Raft did not start: {0}")]
+    Raft(String),
+}
+
+impl From<OpenGroupError> for StartError {
+    fn from(error: OpenGroupError) -> Self {
+        match error {
+            OpenGroupError::Lost(why) => Self::Lost(why),
+            other => Self::Open(other),
+        }
+    }
+}
+
+/// One host's replicas.
+pub struct GroupManager {
+    host: HostName,
+    disk: Arc<HostDisk>,
+    peers: Arc<Peers>,
+    clock: Arc<dyn Clock>,
+    groups: Mutex<HashMap<GroupId, Arc<Group>>>,
+    tasks: Tasks,
+}
+
+impl GroupManager {
+    /// Must be called inside a tokio runtime.
+    pub fn new(parts: HostParts) -> Arc<Self> {
+        let tasks = Tasks::new(format!("replication on {}", parts.host));
+        let peers = Peers::new(parts.transport, tasks.clone());
+        let HostParts { host, disk, clock, .. } = parts;
+        let manager = Arc::new(Self { host, disk, peers, clock, groups: Mutex::default(), tasks });
+        let (weak, mut stop) = (Arc::downgrade(&manager), manager.tasks.stop_signal());
+        manager.tasks.spawn("maintenance", async move {
+            while stop.or(tokio::time::sleep(maintain::INTERVAL)).await.is_some() {
+                let Some(manager) = weak.upgrade() else { return };
+                let groups: Vec<_> = manager.groups.lock().values().cloned().collect();
+                for group in groups {
+                    maintain::look(&group, manager.clock.now()).await;
+                }
+            }
+        });
+        manager
+    }
+
+    /// Starts a replica. It serves reads of its old state at once, and writes as soon as its group has a leader.
+    pub async fn start(&self, spec: ReplicaSpec) -> Result<ReplicatedStore, StartError> {
+        let id = GroupId::new(spec.cluster, spec.replica);
+        if self.groups.lock().contains_key(&id) {
+            return Err(StartError::AlreadyRunning(id));
+        }
+        let founding = self.founding_voters(&id, &spec.start)?;
+        let expect = if spec.start == Start::Resume { Expect::Existing } else { Expect::MayBeNew };
+        let disk = Arc::new(self.disk.group(&id, spec.key, expect)?);
+        let boot = disk.boot()?;
+        let machine = Machine::open(disk.clone(), &boot)?;
+        let applied = machine.applied();
+        let log = Log::open(disk, &boot, applied.as_ref())?;
+        let network = Network { peers: self.peers.clone(), cluster: id.cluster.clone(), replica: id.replica };
+        let raft = Raft::new(id.replica.0, config(&id), network, log, machine.clone()).await.map_err(|e| StartError::Raft(e.to_string()))?;
+        let (group, queues) = Group::new(id.clone(), raft, machine, self.peers.clone());
+        group.run(queues);
+        if let Some(voters) = founding {
+            match group.raft.initialize(voters).await {
+                // A restart of a founder finds its group as it left it.
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+                Err(error) => {
+                    group.stop().await;
+                    return Err(StartError::Raft(error.to_string()));
+                }
+            }
+        }
+        self.groups.lock().insert(id, group.clone());
+        Ok(ReplicatedStore { group })
+    }
+
+    pub fn get(&self, id: &GroupId) -> Option<ReplicatedStore> {
+        self.groups.lock().get(id).map(|group| ReplicatedStore { group: group.clone() })
+    }
+
+    /// Every replica that runs here.
+    pub fn running(&self) -> Vec<ReplicatedStore> {
+        self.groups.lock().values().map(|group| ReplicatedStore { group: group.clone() }).collect()
+    }
+
+    /// Stops a replica; what it holds stays on disk. A replica that does not run is stopped.
+    pub async fn stop(&self, id: &GroupId) {
+        let group = self.groups.lock().remove(id);
+        if let Some(group) = group {
+            group.stop().await;
+        }
+    }
+
+    /// Stops a replica and removes everything it has on this host's disk. The caller destroys the wrapped copies of its data key.
+    pub async fn destroy(&self, id: &GroupId) -> Result<(), DiskError> {
+        self.stop(id).await;
+        let (tx, rx) = tokio::sync::oneshot::channel();
+        self.disk.destroy(id, Box::new(move |result| drop(tx.send(result))));
+        rx.await.unwrap_or(Err(DiskError::Closed))
+    }
+
+    /// Hands every leadership over to another host, as far as others can take them; answers how many remain here.
+    pub async fn hand_over(&self) -> usize {
+        let mut remaining = 0;
+        for store in self.running() {
+            if store.group.leads().is_some() && store.transfer_leadership(None).await.is_err() {
+                remaining += 1;
+            }
+        }
+        remaining
+    }
+
+    /// Stops every replica and the host's own tasks.
+    pub async fn shutdown(&self) {
+        let groups: Vec<_> = self.groups.lock().drain().map(|(_, group)| group).collect();
+        futures::future::join_all(groups.iter().map(|group| group.stop())).await;
+        self.tasks.stop(STOP_GRACE).await;
+    }
+
+    pub fn host(&self) -> &HostName {
+        &self.host
+    }
+
+    pub fn disk(&self) -> &Arc<HostDisk> {
+        &self.disk
+    }
+
+    fn founding_voters(&self, id: &GroupId, start: &Start) -> Result<Option<BTreeMap<u64, Peer>>, StartError> {
+        let Start::Found { voters } = start else { return Ok(None) };
+        if !voters.contains(&(id.replica, self.host.clone())) {
+            return Err(StartError::NotAFounder);
+        }
+        Ok(Some(voters.iter().map(|(replica, host)| (replica.0, Peer { host: host.clone() })).collect()))
+    }
+}
+
+fn config(id: &GroupId) -> Arc<Config> {
+    let config = Config {
+        cluster_name: id.to_string(),
+        heartbeat_interval: HEARTBEAT_MILLIS,
+        election_timeout_min: ELECTION_MILLIS.0,
+        election_timeout_max: ELECTION_MILLIS.1,
+        enable_pre_vote: Some(true),
+        enable_leader_restore: Some(false),
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: maintain::KEPT_ENTRIES,
+        // A follower gets a snapshot only if the log no longer reaches back to it.
+        replication_lag_threshold: u64::MAX / 2,
+        install_snapshot_timeout: 60_000,
+        api_channel_size: Some(RAFT_QUEUE),
+        notification_channel_size: Some(RAFT_QUEUE),
+        state_machine_channel_size: Some(RAFT_QUEUE),
+        backoff: "50ms 100ms 200ms ..1000ms".to_owned(),
+        ..Config::default()
+    };
+    Arc::new(config.validate().expect("the constants satisfy Raft's inequalities"))
+}
+
