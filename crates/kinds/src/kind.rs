@@ -258,6 +258,8 @@ pub trait TypedKind: Send + Sync + 'static {
     type Object: Serialize + DeserializeOwned;
     const INFO: KindInfo;
     const NAME_RULE: NameRule = NameRule::Subdomain;
+    /// JSON pointers of required structs whose absence must outlive the typed struct, which has no way to be without them.
+    const NULLABLE: &'static [&'static str] = &[];
     const OTHER_VERSIONS: &'static [OtherVersion] = &[];
 
     /// See [`Kind::schema`]; `None` takes it from the table of built-in types.
@@ -318,6 +320,13 @@ impl<T: TypedKind> Typed<T> {
     /// would write as null or leave out, so the schema has the last word.
     fn write(object: &T::Object, into: &mut Value) {
         let Ok(mut written) = serde_json::to_value(object) else { return };
+        for pointer in T::NULLABLE {
+            if into.pointer(pointer).is_none_or(Value::is_null)
+                && let Some(required) = written.pointer_mut(pointer)
+            {
+                *required = Value::Null;
+            }
+        }
         if let Some(kind) = catalog().kind(T::INFO.group, T::INFO.version, T::INFO.kind) {
             normalise(&mut written, &kind.schema);
         }
@@ -357,7 +366,7 @@ impl<T: TypedKind> Kind for Typed<T> {
         };
         let verdict = T::prepare_create(&mut typed, &RequestContext { raw: Some(object), ..*cx });
         Self::write(&typed, object);
-        verdict
+        verdict.silenced()
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value, cx: &RequestContext<'_>) -> Verdict {
@@ -367,7 +376,7 @@ impl<T: TypedKind> Kind for Typed<T> {
         };
         let verdict = T::prepare_update(&mut typed, &old, &RequestContext { raw: Some(new), ..*cx });
         Self::write(&typed, new);
-        verdict
+        verdict.silenced()
     }
 
     fn spec_changed(&self, new: &Value, old: &Value) -> bool {
@@ -405,6 +414,16 @@ fn differs_outside_metadata_and_status(new: &Value, old: &Value) -> bool {
     let counts = |key: &&String| !matches!(key.as_str(), "metadata" | "status" | "kind" | "apiVersion");
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new != old };
     new.keys().chain(old.keys()).filter(counts).any(|key| new.get(key) != old.get(key))
+}
+
+impl Verdict {
+    /// Upstream looks for warnings only once nothing is wrong.
+    fn silenced(mut self) -> Self {
+        if !self.errors.is_empty() {
+            self.warnings.clear();
+        }
+        self
+    }
 }
 
 impl From<ErrorList> for Verdict {

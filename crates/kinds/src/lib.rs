@@ -3,18 +3,23 @@
 //! A folder answers: what it is (`mod.rs`), its defaults, its validation, what a create and an update may touch (`strategy.rs`), its table
 //! columns, and the reconcilers keyed by it. The generic registry of the API server and the controllers' driver do the rest.
 
+pub mod apps;
 pub mod coordination;
 pub mod core;
+pub mod discovery;
 pub mod fleet;
+mod internal;
 pub mod kind;
 pub mod plan;
 mod prelude;
 pub mod rbac;
 pub mod reconciler;
 pub mod registry;
+pub mod scheduling;
 pub mod subresource;
 pub mod table;
 pub mod validation;
+pub mod time;
 pub mod view;
 pub mod virtuals;
 

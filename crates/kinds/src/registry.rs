@@ -195,18 +195,28 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
-    use crate::{coordination, core, rbac};
+    use crate::{apps, coordination, core, discovery, rbac, scheduling};
     vec![
         typed::<core::configmap::ConfigMapKind>(),
+        typed::<core::endpoints::EndpointsKind>(),
         typed::<core::event::EventKind>(),
         typed::<core::namespace::NamespaceKind>(),
+        typed::<core::node::NodeKind>(),
+        typed::<core::persistentvolumeclaim::PersistentVolumeClaimKind>(),
+        typed::<core::pod::PodKind>(),
         typed::<core::secret::SecretKind>(),
+        typed::<core::service::ServiceKind>(),
         typed::<core::serviceaccount::ServiceAccountKind>(),
+        typed::<apps::controllerrevision::ControllerRevisionKind>(),
+        typed::<apps::deployment::DeploymentKind>(),
+        typed::<apps::replicaset::ReplicaSetKind>(),
         typed::<coordination::lease::LeaseKind>(),
+        typed::<discovery::endpointslice::EndpointSliceKind>(),
         typed::<rbac::clusterrole::ClusterRoleKind>(),
         typed::<rbac::clusterrolebinding::ClusterRoleBindingKind>(),
         typed::<rbac::role::RoleKind>(),
         typed::<rbac::rolebinding::RoleBindingKind>(),
+        typed::<scheduling::priorityclass::PriorityClassKind>(),
     ]
 }
 

@@ -40,6 +40,14 @@ pub fn name(metadata: &ObjectMeta) -> Value {
     metadata.name.as_deref().unwrap_or_default().into()
 }
 
+/// The first of a list, and how many there are beyond.
+pub fn some_of(all: &[String], shown: usize) -> String {
+    if all.len() <= shown {
+        return all.join(",");
+    }
+    format!("{} + {} more...", all[..shown].join(","), all.len() - shown)
+}
+
 /// The age cell.
 pub fn age(metadata: &ObjectMeta, now: Timestamp) -> Value {
     since(metadata.creation_timestamp.as_ref(), now).into()

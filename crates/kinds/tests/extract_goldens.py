@@ -262,6 +262,9 @@ def main():
     out, seen = {}, {}
     for area in AREAS:
         for path in sorted(glob.glob(f"{root}/cases/{area}/*.json")):
+            # Those ask about decoding and query parameters, which are not a kind's.
+            if os.path.basename(path).startswith("strict-"):
+                continue
             name = os.path.basename(path)[:-5]
 
             def emit(resource, case):

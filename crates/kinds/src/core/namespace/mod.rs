@@ -5,6 +5,7 @@
 
 mod columns;
 mod defaults;
+pub mod reconcile;
 mod strategy;
 mod validate;
 

@@ -1,5 +1,7 @@
 //! ServiceAccount: an identity for pods. Tokens are asked for at `token`; the API server signs them.
 
+pub mod reconcile;
+
 use k8s_openapi::api::core::v1::{ObjectReference, ServiceAccount};
 
 use crate::kind::Verb;

@@ -1,5 +1,7 @@
 //! ClusterRole: what may be done anywhere, or outside all namespaces. One with an aggregation rule has its rules written by a controller.
 
+pub mod reconcile;
+
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
 use super::{GROUP, rules};

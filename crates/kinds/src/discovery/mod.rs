@@ -1,0 +1,3 @@
+//! `discovery.k8s.io/v1`.
+
+pub mod endpointslice;
