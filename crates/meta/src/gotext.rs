@@ -43,7 +43,7 @@ fn push_escaped(out: &mut String, c: char) {
 }
 
 /// Whether Go prints the character as it is. Only the ASCII space counts as printable among spaces.
-fn is_printable(c: char) -> bool {
+pub fn is_printable(c: char) -> bool {
     if c == ' ' {
         return true;
     }

@@ -30,7 +30,7 @@ pub use compare::Comparison;
 pub use conflict::Conflicts;
 pub use last_applied::LAST_APPLIED;
 pub use managed::{MAX_UPDATE_MANAGERS, Managed, ManagedError, ManagerId, Operation, Owned};
-pub use manager::{Manager, SingleVersion, Versions};
+pub use manager::{Manager, SingleVersion, Versions, manager_name};
 pub use path::{ParsePathElementError, PathElement, Scalar, print_path};
 pub use scale::{ReplicaPaths, managed_fields_of_parent, managed_fields_of_scale};
 pub use server_side::{ApplyError, apply, check_type};

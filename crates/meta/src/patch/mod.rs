@@ -3,6 +3,7 @@
 //! All take the object as clients see it and the patch as bytes, and return the patched object; decoding, defaulting and
 //! validation come after. Differences from the RFCs are upstream's and are named where they occur.
 
+mod convert;
 mod json;
 mod merge;
 mod strategic;
@@ -14,7 +15,9 @@ pub use json::{MAX_COPY_BYTES, MAX_OPERATIONS, json_patch};
 pub use merge::{merge_patch, merge_value};
 pub use strategic::{strategic_merge, strategic_merge_patch};
 
-use crate::gvk::GroupResource;
+use crate::field::{ErrorList, FieldError, Path};
+use crate::gotext::{plain, quote};
+use crate::gvk::{GroupKind, GroupResource};
 use crate::status::Status;
 
 /// Why a patch was refused. [`PatchError::into_status`] is its wire form.
@@ -31,6 +34,9 @@ pub enum PatchError {
     /// A strategic merge patch of the wrong form.
     #[error("{0}")]
     BadRequest(String),
+    /// The merged object does not fit its type. `patch` is the patch as Go prints it.
+    #[error("patch: Invalid value: {}: {reason}", quote(.patch))]
+    Unconvertible { patch: String, reason: String },
     /// What upstream reports as a plain error, with code 500 and no reason.
     #[error("{0}")]
     Plain(String),
@@ -42,8 +48,18 @@ impl PatchError {
             Self::Decode(_) | Self::BadRequest(_) => Status::bad_request(self.to_string()),
             Self::TooManyOperations(_) => Status::request_entity_too_large(self),
             Self::NotApplicable(text) => Status::generic_server_response(422, "", &GroupResource::default(), "", &text, 0),
+            Self::Unconvertible { patch, reason } => {
+                let error = FieldError::invalid(&Path::new("patch"), patch, reason);
+                // Upstream knows neither kind nor name here.
+                Status::invalid(&GroupKind::default(), "", &ErrorList::from(vec![error]))
+            }
             Self::Plain(text) => Status::plain(text),
         }
+    }
+
+    /// A strategic merge patch whose result is refused when it is decoded, for example for unknown fields.
+    pub fn unconvertible(patch: &Value, reason: impl Into<String>) -> Self {
+        Self::Unconvertible { patch: plain(patch), reason: reason.into() }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::field::{BadValue, ErrorList, FieldError, Path};
+use crate::gotext::is_printable;
 
 /// The longest field manager, in bytes.
 const FIELD_MANAGER_MAX: usize = 128;
@@ -14,7 +15,7 @@ pub fn field_manager(name: &str, path: &Path<'_>) -> ErrorList {
         errors.push(FieldError::too_long(path, FIELD_MANAGER_MAX));
     }
     for (i, c) in name.char_indices() {
-        if c.is_control() || (c != ' ' && c.is_whitespace()) {
+        if !is_printable(c) {
             errors.push(FieldError::invalid(path, name, format!("invalid character U+{:04X} (at position {i})", c as u32)));
         }
     }

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use wheelhouse_schema::{Scalar, Schema};
 
 use self::order::{Places, element_type, merge_scalars, order_elements, partition, same_type, set_element_order};
-use super::{PatchError, parse_object};
+use super::{PatchError, convert, parse_object};
 use crate::gotext::{plain, quote};
 
 const DIRECTIVE: &str = "$patch";
@@ -30,11 +30,13 @@ const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 
 type Object = Map<String, Value>;
 
-/// Applies a strategic merge patch to an object of the given type.
+/// Applies a strategic merge patch to an object of the given type. The result fits the type but for what decoding checks.
 pub fn strategic_merge_patch(target: &Value, patch: &[u8], schema: &Schema) -> Result<Value, PatchError> {
     let patch = parse_object(patch)?;
     let target = target.as_object().cloned().unwrap_or_default();
-    strategic_merge(target, patch, schema).map(Value::Object)
+    let merged = Value::Object(strategic_merge(target, patch.clone(), schema)?);
+    convert::check(&merged, schema).map_err(|reason| PatchError::unconvertible(&Value::Object(patch), reason))?;
+    Ok(merged)
 }
 
 /// The same over parsed maps.
