@@ -62,8 +62,7 @@ impl GoDuration {
             if unit.is_empty() {
                 return Err(ParseDurationError::MissingUnit(text.to_owned()));
             }
-            let nanos = unit_nanos(unit)
-                .ok_or_else(|| ParseDurationError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() })?;
+            let nanos = unit_nanos(unit).ok_or_else(|| ParseDurationError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() })?;
             let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
             let fraction = if fraction.is_empty() { 0.0 } else { format!("0.{fraction}").parse().unwrap_or(0.0) };
             total = whole

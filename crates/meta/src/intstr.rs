@@ -48,8 +48,7 @@ impl IntOrString {
             Self::String(text) => text,
         };
         let digits = text.strip_suffix('%').ok_or(ScaleError::NotAPercentage)?;
-        let percent: i64 =
-            digits.parse().map_err(|_| ScaleError::NotANumber { text: text.clone(), digits: digits.to_owned() })?;
+        let percent: i64 = digits.parse().map_err(|_| ScaleError::NotANumber { text: text.clone(), digits: digits.to_owned() })?;
         let product = i128::from(percent) * i128::from(total);
         let quotient = product.div_euclid(100);
         let scaled = if round_up && product.rem_euclid(100) != 0 { quotient + 1 } else { quotient };

@@ -136,13 +136,7 @@ fn visit(shape: Shape, old: Option<&Value>, new: Option<&Value>, schema: &Schema
     }
 }
 
-fn walk_maps(
-    old: Option<&Map<String, Value>>,
-    new: Option<&Map<String, Value>>,
-    schema: &Schema,
-    at: &Trail<'_>,
-    out: &mut Comparison,
-) {
+fn walk_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value>>, schema: &Schema, at: &Trail<'_>, out: &mut Comparison) {
     let is_passed_over = |key: &str| key == "managedFields" && at.is_metadata();
     for (key, value) in old.into_iter().flatten().filter(|(key, _)| !is_passed_over(key)) {
         walk(Some(value), new.and_then(|m| m.get(key)), child_schema(schema, key), &Trail::Field(at, key), out);

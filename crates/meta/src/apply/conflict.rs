@@ -34,11 +34,7 @@ impl Conflicts {
         let conflicts = self.list();
         let causes = conflicts
             .iter()
-            .map(|(id, path)| StatusCause {
-                reason: CAUSE.to_owned(),
-                message: format!("conflict with {}", name(id)),
-                field: print_path(path),
-            })
+            .map(|(id, path)| StatusCause { reason: CAUSE.to_owned(), message: format!("conflict with {}", name(id)), field: print_path(path) })
             .collect();
         Status::apply_conflict(message(&conflicts), causes)
     }

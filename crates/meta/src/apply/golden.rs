@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use wheelhouse_base::Timestamp;
 use wheelhouse_schema::{FieldValidation, Schema, catalog, decode_value, normalise};
 
-use super::{Manager, SingleVersion, apply, update};
+use super::{ApplyError, Manager, SingleVersion, apply, update};
 use crate::object::Object;
-use crate::status::Status;
 use crate::time;
 
 #[derive(Deserialize)]
@@ -42,7 +41,7 @@ fn canonical(value: Value, schema: &Schema) -> Value {
     value
 }
 
-fn run(case: &Case, schema: &Schema, api_version: &str) -> Result<Value, Status> {
+fn run(case: &Case, schema: &Schema, api_version: &str) -> Result<Value, ApplyError> {
     let has_status = schema.field("status").is_some();
     let manager = Manager {
         name: &case.manager,
@@ -59,7 +58,7 @@ fn run(case: &Case, schema: &Schema, api_version: &str) -> Result<Value, Status>
     let empty = json!({"apiVersion": api_version, "kind": case.kind});
     let live = canonical(case.before.clone().unwrap_or(empty), schema);
     if case.operation == "apply" {
-        return apply(&live, &case.applied, &manager, case.force, &versions).map_err(Status::from);
+        return apply(&live, &case.applied, &manager, case.force, &versions);
     }
     let mut new = canonical(case.after.clone().unwrap_or_default(), schema);
     new.metadata_mut().remove("managedFields");
@@ -98,7 +97,7 @@ fn check(case: &Case) -> Result<(), String> {
     let kind = catalog().kind(&case.group, &case.version, &case.kind).ok_or("not in the table")?;
     let schema = &kind.schema;
     let api_version = if case.group.is_empty() { case.version.clone() } else { format!("{}/{}", case.group, case.version) };
-    let merged = match (run(case, schema, &api_version), &case.message) {
+    let merged = match (run(case, schema, &api_version).map_err(|e| e.into_status()), &case.message) {
         (Err(status), Some(message)) if status.message == *message => {
             let causes = status.details.map(|d| d.causes).unwrap_or_default();
             let mut causes: Vec<String> = causes.iter().map(|c| format!("{} {}", c.message, c.field)).collect();

@@ -122,9 +122,7 @@ impl Managed {
     /// The entries, applies first, then by time, name, version and subresource.
     pub fn encode(&self) -> Vec<Value> {
         let mut owners: Vec<(&ManagerId, &Owned)> = self.owners.iter().collect();
-        owners.sort_by_key(|(id, owned)| {
-            (id.operation, owned.seconds(), id.manager.clone(), owned.api_version.clone(), id.subresource.clone())
-        });
+        owners.sort_by_key(|(id, owned)| (id.operation, owned.seconds(), id.manager.clone(), owned.api_version.clone(), id.subresource.clone()));
         owners.into_iter().map(|(id, owned)| owned.to_entry(id)).collect()
     }
 

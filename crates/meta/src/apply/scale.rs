@@ -37,8 +37,7 @@ pub fn managed_fields_of_scale(parent: &[Value], paths: ReplicaPaths<'_>) -> Res
         if let Some(Some(path)) = path_of(paths, &owned.api_version)
             && owned.set.contains(&path)
         {
-            let owned =
-                Owned { set: Set::from_fields(&[&REPLICAS]), api_version: SCALE_VERSION.to_owned(), time: owned.time.clone() };
+            let owned = Owned { set: Set::from_fields(&[&REPLICAS]), api_version: SCALE_VERSION.to_owned(), time: owned.time.clone() };
             scale.owners.insert(in_version(id, SCALE_VERSION), owned);
         }
     }
@@ -46,12 +45,7 @@ pub fn managed_fields_of_scale(parent: &[Value], paths: ReplicaPaths<'_>) -> Res
 }
 
 /// The parent's entries after a write to its Scale. `version` is the parent's; new owners get no time, as upstream has it.
-pub fn managed_fields_of_parent(
-    parent: &[Value],
-    scale: &[Value],
-    version: &str,
-    paths: ReplicaPaths<'_>,
-) -> Result<Vec<Value>, ManagedError> {
+pub fn managed_fields_of_parent(parent: &[Value], scale: &[Value], version: &str, paths: ReplicaPaths<'_>) -> Result<Vec<Value>, ManagedError> {
     let before = Managed::decode(parent)?;
     let mut scale: BTreeMap<ManagerId, Owned> = Managed::decode(scale)?.owners;
     let mut after = Managed::default();
@@ -93,8 +87,7 @@ mod tests {
     const PATHS: ReplicaPaths<'static> = &[("apps/v1", Some(&["spec", "replicas"]))];
 
     fn entry(manager: &str, operation: &str, version: &str, subresource: Option<&str>, fields: Value) -> Value {
-        let mut entry =
-            json!({"manager": manager, "operation": operation, "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields});
+        let mut entry = json!({"manager": manager, "operation": operation, "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields});
         if let Some(subresource) = subresource {
             entry["subresource"] = subresource.into();
         }

@@ -68,13 +68,7 @@ pub fn check_type(applied: &Value, expected: &GroupVersionKind) -> Result<(), Ap
 }
 
 /// Merges an applied object into the live one. `live` is what is stored; for a create, the kind's empty object in canonical form.
-pub fn apply(
-    live: &Value,
-    applied: &Value,
-    manager: &Manager<'_>,
-    force: bool,
-    versions: &dyn Versions,
-) -> Result<Value, ApplyError> {
+pub fn apply(live: &Value, applied: &Value, manager: &Manager<'_>, force: bool, versions: &dyn Versions) -> Result<Value, ApplyError> {
     if applied.metadata().and_then(|m| m.get("managedFields")).is_some_and(|f| !f.is_null()) {
         return Err(ApplyError::ManagedFieldsSent);
     }

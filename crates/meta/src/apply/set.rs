@@ -233,7 +233,8 @@ impl Set {
         let mut map = Map::new();
         for (element, node) in &self.nodes {
             let mut below = node.children.to_fields_v1();
-            if node.member && !node.children.is_empty()
+            if node.member
+                && !node.children.is_empty()
                 && let Value::Object(map) = &mut below
             {
                 map.insert(".".to_owned(), Value::Object(Map::new()));

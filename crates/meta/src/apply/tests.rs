@@ -51,13 +51,7 @@ fn the_first_apply_attributes_what_was_there() {
     let mut world = World::config_map(json!({"a": "1"}));
     world.apply("me", json!({"b": "2"}), Value::Null, false).unwrap();
     assert_eq!(world.live["data"], json!({"a": "1", "b": "2"}));
-    assert_eq!(
-        world.owners(),
-        [
-            "me \"Apply\" {\"f:data\":{\"f:b\":{}}}",
-            "before-first-apply \"Update\" {\"f:data\":{\".\":{},\"f:a\":{}}}"
-        ]
-    );
+    assert_eq!(world.owners(), ["me \"Apply\" {\"f:data\":{\"f:b\":{}}}", "before-first-apply \"Update\" {\"f:data\":{\".\":{},\"f:a\":{}}}"]);
     world.apply("me", json!({}), Value::Null, false).unwrap();
     assert_eq!(world.live["data"], json!({"a": "1"}), "what is not applied any more goes");
 }
@@ -68,10 +62,7 @@ fn kubectl_takes_over_from_client_side_apply() {
     let mut world = World::config_map(json!({"a": "1"}));
     world.live["metadata"]["annotations"] = json!({LAST_APPLIED: last});
     let refused = world.apply("other", json!({"a": "2"}), Value::Null, false).unwrap_err();
-    assert_eq!(
-        Status::from(refused).message,
-        "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.a"
-    );
+    assert_eq!(Status::from(refused).message, "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.a");
     world.apply("kubectl", json!({"a": "2"}), Value::Null, false).unwrap();
     assert_eq!(world.live["data"], json!({"a": "2"}));
     let annotation = world.live.annotation(LAST_APPLIED).unwrap_or_default();

@@ -80,14 +80,7 @@ pub(super) fn set_managed_fields(object: &mut Value, managed: &Managed) {
     }
 }
 
-pub(super) fn record_update(
-    live: &Value,
-    new: &Value,
-    managed: Managed,
-    manager: &Manager<'_>,
-    schema: &Schema,
-    versions: &dyn Versions,
-) -> Managed {
+pub(super) fn record_update(live: &Value, new: &Value, managed: Managed, manager: &Manager<'_>, schema: &Schema, versions: &dyn Versions) -> Managed {
     let mut managed = reconcile(managed, versions);
     let comparison = compare(live, new, schema).without(&Set::from_fields(manager.reset_fields));
     let taken = Taken::find(&mut managed, None, &comparison, manager, (live, new), versions);
@@ -97,11 +90,7 @@ pub(super) fn record_update(
     set.subtract(&UNOWNED);
     if !set.is_empty() {
         let id = ManagerId::new(manager.name, Operation::Update, manager.api_version, manager.subresource);
-        let owned = managed.owners.entry(id).or_insert_with(|| Owned {
-            set: Set::new(),
-            api_version: manager.api_version.to_owned(),
-            time: None,
-        });
+        let owned = managed.owners.entry(id).or_insert_with(|| Owned { set: Set::new(), api_version: manager.api_version.to_owned(), time: None });
         owned.set.extend(set);
         owned.api_version = manager.api_version.to_owned();
         owned.time = Some(time::rfc3339(manager.now));

@@ -232,10 +232,8 @@ impl FieldError {
     /// The message without the field, as a Status cause carries it.
     pub fn body(&self) -> String {
         let mut body = self.kind.to_string();
-        let hides_value = matches!(
-            self.kind,
-            FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::Internal
-        );
+        let hides_value =
+            matches!(self.kind, FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::Internal);
         if !hides_value && self.bad_value != BadValue::Omitted {
             body.push_str(": ");
             body.push_str(&self.bad_value.to_string());

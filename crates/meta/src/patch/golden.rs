@@ -41,9 +41,7 @@ fn apply(case: &Case) -> Result<Value, PatchError> {
 fn covers(value: &Value, after: &Value) -> bool {
     match (value, after) {
         (Value::Object(value), Value::Object(after)) => value.iter().all(|(k, v)| after.get(k).is_some_and(|a| covers(v, a))),
-        (Value::Array(value), Value::Array(after)) => {
-            value.len() == after.len() && value.iter().zip(after).all(|(v, a)| covers(v, a))
-        }
+        (Value::Array(value), Value::Array(after)) => value.len() == after.len() && value.iter().zip(after).all(|(v, a)| covers(v, a)),
         _ => value == after,
     }
 }

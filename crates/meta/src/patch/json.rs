@@ -39,9 +39,7 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, PatchError> {
 }
 
 fn apply(document: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), String> {
-    let text = |key: &str| {
-        operation.get(key).and_then(Value::as_str).ok_or_else(|| format!("operation missing {key} field"))
-    };
+    let text = |key: &str| operation.get(key).and_then(Value::as_str).ok_or_else(|| format!("operation missing {key} field"));
     let value = || operation.get("value").cloned().ok_or_else(|| "operation missing value field".to_owned());
     match text("op").unwrap_or("unknown") {
         "add" => add(document, text("path")?, value()?),
@@ -66,11 +64,7 @@ fn apply(document: &mut Value, operation: &Value, copied: &mut usize) -> Result<
         "test" => {
             let path = text("path")?;
             let found = get(document, path)?.unwrap_or(&Value::Null);
-            if equal(found, operation.get("value").unwrap_or(&Value::Null)) {
-                Ok(())
-            } else {
-                Err(format!("testing value {path} failed"))
-            }
+            if equal(found, operation.get("value").unwrap_or(&Value::Null)) { Ok(()) } else { Err(format!("testing value {path} failed")) }
         }
         other => Err(format!("Unexpected kind: {other}")),
     }
@@ -81,9 +75,7 @@ fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
-        }
+        (Value::Object(a), Value::Object(b)) => a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b))),
         _ => a == b,
     }
 }
@@ -252,10 +244,7 @@ mod tests {
         let many = vec![json!({"op": "test", "path": "/a", "value": 1}); MAX_OPERATIONS + 1];
         let status = bad(json!(many)).into_status();
         assert_eq!(status.code, 413);
-        assert_eq!(
-            status.message,
-            "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
-        );
+        assert_eq!(status.message, "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001");
     }
 
     #[test]

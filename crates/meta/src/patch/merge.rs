@@ -63,10 +63,7 @@ mod tests {
     #[test]
     fn only_objects_are_patches() {
         let error = |patch: &str| merge_patch(&json!({}), patch.as_bytes()).unwrap_err().to_string();
-        assert_eq!(
-            error("[]"),
-            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
-        );
+        assert_eq!(error("[]"), "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}");
         assert_eq!(error("{\"a\":"), "error decoding patch: unexpected end of JSON input");
     }
 

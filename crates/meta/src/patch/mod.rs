@@ -86,10 +86,7 @@ fn parse_object(bytes: &[u8]) -> Result<serde_json::Map<String, Value>, PatchErr
     match parse_json(bytes)? {
         Value::Object(map) => Ok(map),
         Value::Null => Err(PatchError::BadRequest("Invalid JSON Patch".to_owned())),
-        other => Err(PatchError::Decode(format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            json_kind(&other)
-        ))),
+        other => Err(PatchError::Decode(format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_kind(&other)))),
     }
 }
 

@@ -122,12 +122,7 @@ fn fast(text: &str, parts: &Parts<'_>, suffix: &Suffix) -> Option<Quantity> {
         Format::BinarySi => value & 7 != 0,
         _ => exponent % 3 == 0 && !shifted.ends_with("000") && !shifted.starts_with('0'),
     };
-    let mut quantity = Quantity {
-        mantissa: if parts.negative { -magnitude } else { magnitude },
-        exponent,
-        format: suffix.format,
-        verbatim: None,
-    };
+    let mut quantity = Quantity { mantissa: if parts.negative { -magnitude } else { magnitude }, exponent, format: suffix.format, verbatim: None };
     if looks_canonical && quantity.canonical() != text {
         quantity.verbatim = Some(text.into());
     }

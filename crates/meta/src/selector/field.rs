@@ -51,8 +51,7 @@ impl FieldSelector {
 
     /// `field=value`, as for a watch of one object.
     pub fn equals(field: &str, value: &str) -> Self {
-        let requirement =
-            FieldRequirement { field: field.to_owned(), operator: FieldOperator::Equals, value: value.to_owned() };
+        let requirement = FieldRequirement { field: field.to_owned(), operator: FieldOperator::Equals, value: value.to_owned() };
         Self { requirements: vec![requirement] }
     }
 
@@ -62,10 +61,8 @@ impl FieldSelector {
         terms.sort_unstable();
         let mut requirements = Vec::new();
         for term in terms.into_iter().filter(|t| !t.is_empty()) {
-            let (field, operator, value) = split_term(term).ok_or_else(|| FieldSelectorError::NotUnderstood {
-                selector: text.to_owned(),
-                part: term.to_owned(),
-            })?;
+            let (field, operator, value) =
+                split_term(term).ok_or_else(|| FieldSelectorError::NotUnderstood { selector: text.to_owned(), part: term.to_owned() })?;
             let value = unescape(value)?;
             // `=` alone asks for nothing, and upstream drops it.
             if !(field.is_empty() && value.is_empty()) {
@@ -211,9 +208,6 @@ mod tests {
             selector.check_fields(&ONLY_NAME_AND_NAMESPACE).unwrap_err().to_string(),
             "\"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         );
-        assert_eq!(
-            selector.check_fields(&["metadata.name", "spec.nodeName"]).unwrap_err().to_string(),
-            "field label not supported: data.k"
-        );
+        assert_eq!(selector.check_fields(&["metadata.name", "spec.nodeName"]).unwrap_err().to_string(), "field label not supported: data.k");
     }
 }

@@ -55,9 +55,10 @@ fn field_selectors_match_and_fail_as_upstream() {
         let parsed = FieldSelector::parse(&case.selector);
         let outcome = parsed.and_then(|s| s.check_fields(&ONLY_NAME_AND_NAMESPACE).map(|()| s)).map_err(|e| e.to_string());
         let outcome = outcome.map(|selector| {
-            let matching = recorded.objects.keys().filter(|name| {
-                selector.matches(&[("metadata.name", name.as_str()), ("metadata.namespace", "g-field-selectors")])
-            });
+            let matching = recorded
+                .objects
+                .keys()
+                .filter(|name| selector.matches(&[("metadata.name", name.as_str()), ("metadata.namespace", "g-field-selectors")]));
             matching.cloned().collect()
         });
         case.check(outcome);

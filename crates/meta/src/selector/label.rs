@@ -259,8 +259,7 @@ impl fmt::Display for LabelSelector {
 
 /// A set of labels as tables and messages show it: `a=1,b=2`, or `<none>`.
 pub fn labels_to_string(labels: Option<&Map<String, Value>>) -> String {
-    let pairs: Vec<String> =
-        labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
+    let pairs: Vec<String> = labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
     if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
 }
 

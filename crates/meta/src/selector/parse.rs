@@ -61,11 +61,7 @@ fn lex(text: &str) -> Vec<(Token, &str)> {
             tokens.push((Token::End, ""));
             return tokens;
         };
-        let length = if is_special(first) {
-            special_length(rest)
-        } else {
-            rest.find(|c| is_special(c) || is_space(c)).unwrap_or(rest.len())
-        };
+        let length = if is_special(first) { special_length(rest) } else { rest.find(|c| is_special(c) || is_space(c)).unwrap_or(rest.len()) };
         let (literal, tail) = rest.split_at(length);
         let token = if is_special(first) {
             special_token(literal).unwrap_or(Token::Error)
@@ -97,8 +93,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     loop {
         match parser.peek() {
             (Token::Identifier | Token::DoesNotExist, _) => {
-                let requirement =
-                    parser.requirement().map_err(|e| SelectorError(format!("unable to parse requirement: {}", e.0)))?;
+                let requirement = parser.requirement().map_err(|e| SelectorError(format!("unable to parse requirement: {}", e.0)))?;
                 requirements.push(requirement);
                 match parser.next() {
                     (Token::End, _) => return Ok(requirements),

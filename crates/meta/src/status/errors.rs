@@ -114,12 +114,7 @@ impl Status {
 
     /// A path that no resource answers.
     pub fn path_not_found() -> Self {
-        Self::failure(
-            404,
-            Reason::NotFound,
-            "the server could not find the requested resource",
-            Some(StatusDetails::default()),
-        )
+        Self::failure(404, Reason::NotFound, "the server could not find the requested resource", Some(StatusDetails::default()))
     }
 
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
@@ -180,23 +175,14 @@ impl Status {
 
     /// Validation failed. `kind` is the kind, not the resource.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &ErrorList) -> Self {
-        let causes = errors
-            .iter()
-            .map(|e| StatusCause { reason: e.kind.reason().to_owned(), message: e.body(), field: e.field.clone() })
-            .collect();
+        let causes = errors.iter().map(|e| StatusCause { reason: e.kind.reason().to_owned(), message: e.body(), field: e.field.clone() }).collect();
         let aggregate = errors.aggregate();
         let message = if aggregate.is_empty() {
             format!("{kind} {} is invalid", quote(name))
         } else {
             format!("{kind} {} is invalid: {aggregate}", quote(name))
         };
-        let details = StatusDetails {
-            name: name.to_owned(),
-            group: kind.group.clone(),
-            kind: kind.kind.clone(),
-            causes,
-            ..StatusDetails::default()
-        };
+        let details = StatusDetails { name: name.to_owned(), group: kind.group.clone(), kind: kind.kind.clone(), causes, ..StatusDetails::default() };
         Self::failure(422, Reason::Invalid, message, Some(details))
     }
 
@@ -268,8 +254,7 @@ impl Status {
 
     /// A replica did not reach the revision asked for in time.
     pub fn resource_version_too_large(requested: u64, current: u64) -> Self {
-        let mut status =
-            Self::timeout(format!("Too large resource version: {requested}, current: {current}"), TOO_LARGE_RETRY_SECONDS);
+        let mut status = Self::timeout(format!("Too large resource version: {requested}, current: {current}"), TOO_LARGE_RETRY_SECONDS);
         if let Some(details) = &mut status.details {
             details.causes.push(StatusCause {
                 reason: RESOURCE_VERSION_TOO_LARGE.to_owned(),
@@ -343,10 +328,7 @@ fn generic_text(code: u16, verb: &str, server_message: &str) -> (Reason, String)
         405 => (Reason::MethodNotAllowed, "the server does not allow this method on the requested resource"),
         422 => (Reason::Invalid, "the server rejected our request due to an error in our request"),
         503 => (Reason::ServiceUnavailable, "the server is currently unable to handle the request"),
-        504 => (
-            Reason::Timeout,
-            "the server was unable to return a response in the time allotted, but may still be processing the request",
-        ),
+        504 => (Reason::Timeout, "the server was unable to return a response in the time allotted, but may still be processing the request"),
         429 => (Reason::TooManyRequests, "the server has received too many requests and has asked us to try again later"),
         code if code >= 500 => {
             let text = format!("an error on the server ({}) has prevented the request from succeeding", quote(server_message));

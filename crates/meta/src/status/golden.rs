@@ -33,11 +33,7 @@ fn built() -> BTreeMap<&'static str, Status> {
         ),
         (
             "forbidden-name",
-            Status::forbidden(
-                &core("pods"),
-                "full",
-                "error looking up service account g-bad-pod-1/missing: serviceaccount \"missing\" not found",
-            ),
+            Status::forbidden(&core("pods"), "full", "error looking up service account g-bad-pod-1/missing: serviceaccount \"missing\" not found"),
         ),
         ("forbidden-list", Status::forbidden(&core("pods"), "", list_denied)),
         ("forbidden-path", Status::forbidden(&none, "", "User \"jane\" cannot get path \"/logs\"")),
@@ -73,11 +69,7 @@ fn built() -> BTreeMap<&'static str, Status> {
         ),
         (
             "invalid-not-supported",
-            Status::invalid(
-                &GroupKind::new("meta.k8s.io", "CreateOptions"),
-                "",
-                &validation::field_validation("Odd", &Path::new("fieldValidation")),
-            ),
+            Status::invalid(&GroupKind::new("meta.k8s.io", "CreateOptions"), "", &validation::field_validation("Odd", &Path::new("fieldValidation"))),
         ),
         ("invalid-several", invalid(GroupKind::new("apps", "Deployment"), "full", FieldError::invalid(&Path::new(surge), "abc", percent))),
     ])
@@ -85,8 +77,7 @@ fn built() -> BTreeMap<&'static str, Status> {
 
 #[test]
 fn constructors_write_what_upstream_answers() {
-    let mut recorded: BTreeMap<String, Value> =
-        serde_json::from_str(include_str!("../../testdata/statuses.json")).expect("testdata is valid");
+    let mut recorded: BTreeMap<String, Value> = serde_json::from_str(include_str!("../../testdata/statuses.json")).expect("testdata is valid");
     // Conflicts of apply have a test beside apply.
     recorded.remove("apply-conflict");
     let built = built();

@@ -9,9 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use errors::{
-    CONTINUE_TOO_OLD, INCONSISTENT_CONTINUE_TOO_OLD, OPTIMISTIC_LOCK, RESOURCE_VERSION_TOO_LARGE, RESOURCE_VERSION_TOO_OLD, Reason,
-};
+pub use errors::{CONTINUE_TOO_OLD, INCONSISTENT_CONTINUE_TOO_OLD, OPTIMISTIC_LOCK, RESOURCE_VERSION_TOO_LARGE, RESOURCE_VERSION_TOO_OLD, Reason};
 
 /// A `meta.v1 Status`, serialised with upstream's field order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -82,10 +82,7 @@ mod tests {
         let errors = label_selector(&selector, LabelSelectorOptions::default(), &Path::new("spec").child("selector"));
         let texts: Vec<String> = errors.iter().map(|e| e.to_string()).collect();
         assert!(texts[0].starts_with("spec.selector.matchLabels: Invalid value: \"bad key\": name part must consist"));
-        assert_eq!(
-            texts[1],
-            "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
-        );
+        assert_eq!(texts[1], "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'");
         assert_eq!(
             texts[2],
             "spec.selector.matchExpressions[1].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"

@@ -17,8 +17,8 @@ pub use names::{
 };
 pub use net::{cidr, cidr_strict, ip, ip_strict, parse_cidr, parse_ip};
 pub use object_meta::{
-    NameFormat, TOTAL_ANNOTATION_SIZE_MAX, annotations, finalizer_name, finalizers, immutable, managed_fields, no_new_finalizers,
-    nonnegative, object_meta_create, object_meta_update, owner_references,
+    NameFormat, TOTAL_ANNOTATION_SIZE_MAX, annotations, finalizer_name, finalizers, immutable, managed_fields, no_new_finalizers, nonnegative,
+    object_meta_create, object_meta_update, owner_references,
 };
 pub use options::{delete_options, dry_run, field_manager, field_validation};
 

@@ -13,8 +13,7 @@ const DNS1123_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const DNS1123_SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const DNS1123_SUBDOMAIN_UNDERSCORE: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
 const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
-const LABEL_KEY_WORDS: &str =
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const LABEL_KEY_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const LABEL_KEY_EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
 
 /// `WORDS (e.g. 'a',  or 'b', regex used for validation is 'R')`. The double space is upstream's.
@@ -125,12 +124,7 @@ pub fn dns1123_subdomain_with_underscore(value: &str) -> Vec<String> {
                          start and end with an alphanumeric character";
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
-        ends_with(
-            label.as_bytes(),
-            is_lower_alphanumeric,
-            |b| is_lower_alphanumeric(b) || matches!(b, b'-' | b'_'),
-            is_lower_alphanumeric,
-        )
+        ends_with(label.as_bytes(), is_lower_alphanumeric, |b| is_lower_alphanumeric(b) || matches!(b, b'-' | b'_'), is_lower_alphanumeric)
     };
     let mut errors = Vec::new();
     if value.len() > DNS_SUBDOMAIN_MAX {
@@ -217,8 +211,7 @@ pub fn label_value(value: &str) -> Vec<String> {
 
 /// A C identifier.
 pub fn c_identifier(value: &str) -> Vec<String> {
-    const WORDS: &str =
-        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'";
+    const WORDS: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'";
     let mut bytes = value.bytes();
     let valid = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_') && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if valid { Vec::new() } else { vec![regex_error(WORDS, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])] }

@@ -178,9 +178,7 @@ pub fn owner_references(references: &[Value], path: &Path<'_>) -> ErrorList {
         let this = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
         match &controller {
             Some(first) => {
-                let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
-                );
+                let detail = format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}");
                 let all: Vec<String> = references.iter().map(owner_reference_json).collect();
                 errors.push(FieldError::invalid(path, BadValue::Text(format!("[{}]", all.join(","))), detail));
             }
@@ -214,10 +212,8 @@ fn owner_reference(reference: &Value, path: &Path<'_>) -> ErrorList {
 
 /// The reference in the order in which upstream declares its fields.
 fn owner_reference_json(reference: &Value) -> String {
-    let mut parts: Vec<String> = ["apiVersion", "kind", "name", "uid"]
-        .iter()
-        .map(|key| format!("\"{key}\":{}", Value::from(text(reference, key))))
-        .collect();
+    let mut parts: Vec<String> =
+        ["apiVersion", "kind", "name", "uid"].iter().map(|key| format!("\"{key}\":{}", Value::from(text(reference, key)))).collect();
     for key in ["controller", "blockOwnerDeletion"] {
         if let Some(value) = reference.get(key).filter(|v| !v.is_null()) {
             parts.push(format!("\"{key}\":{value}"));
@@ -253,10 +249,7 @@ pub fn no_new_finalizers(new: &[Value], old: &[Value], path: &Path<'_>) -> Error
         return ErrorList::new();
     }
     let quoted: Vec<String> = extra.into_iter().map(quote).collect();
-    let detail = format!(
-        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-        quoted.join(", ")
-    );
+    let detail = format!("no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}", quoted.join(", "));
     vec![FieldError::forbidden(path, detail)].into()
 }
 
@@ -323,10 +316,7 @@ mod tests {
         );
         let texts = create(json!({"name": "a", "namespace": "n", "ownerReferences": [{"apiVersion": "a/b/c"}]}));
         assert_eq!(texts.len(), 4);
-        assert_eq!(
-            texts[0],
-            "metadata.ownerReferences[0].apiVersion: Invalid value: \"a/b/c\": must be <group>/<version> or <version>"
-        );
+        assert_eq!(texts[0], "metadata.ownerReferences[0].apiVersion: Invalid value: \"a/b/c\": must be <group>/<version> or <version>");
     }
 
     #[test]

@@ -67,18 +67,9 @@ mod tests {
     #[test]
     fn options_are_checked() {
         let path = Path::new("fieldManager");
-        assert_eq!(
-            field_manager(&"x".repeat(129), &path).aggregate(),
-            "fieldManager: Too long: may not be more than 128 bytes"
-        );
-        assert_eq!(
-            field_manager("a\nb", &path).aggregate(),
-            "fieldManager: Invalid value: \"a\\nb\": invalid character U+000A (at position 1)"
-        );
-        assert_eq!(
-            dry_run(&["x"], &Path::new("dryRun")).aggregate(),
-            "dryRun: Unsupported value: [\"x\"]: supported values: \"All\""
-        );
+        assert_eq!(field_manager(&"x".repeat(129), &path).aggregate(), "fieldManager: Too long: may not be more than 128 bytes");
+        assert_eq!(field_manager("a\nb", &path).aggregate(), "fieldManager: Invalid value: \"a\\nb\": invalid character U+000A (at position 1)");
+        assert_eq!(dry_run(&["x"], &Path::new("dryRun")).aggregate(), "dryRun: Unsupported value: [\"x\"]: supported values: \"All\"");
         assert_eq!(
             field_validation("x", &Path::new("fieldValidation")).aggregate(),
             "fieldValidation: Unsupported value: \"x\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""

@@ -212,9 +212,7 @@ fn retain_keys(target: &mut Object, patch: &mut Object) -> Result<(), PatchError
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
-        Value::Object(map) => {
-            Some(Value::Object(map.into_iter().filter_map(|(k, v)| without_directives(v).map(|v| (k, v))).collect()))
-        }
+        Value::Object(map) => Some(Value::Object(map.into_iter().filter_map(|(k, v)| without_directives(v).map(|v| (k, v))).collect())),
         Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
         other => Some(other),
     }
@@ -232,10 +230,7 @@ fn discard_nulls(value: &mut Value) {
 }
 
 fn directive_field(key: &str, prefix: &str, error: &str) -> Result<String, PatchError> {
-    key.strip_prefix(prefix)
-        .and_then(|rest| rest.strip_prefix('/'))
-        .map(str::to_owned)
-        .ok_or_else(|| PatchError::BadRequest(error.to_owned()))
+    key.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned).ok_or_else(|| PatchError::BadRequest(error.to_owned()))
 }
 
 fn expect_object(value: &Value) -> Result<&Object, PatchError> {

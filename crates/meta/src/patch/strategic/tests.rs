@@ -41,14 +41,8 @@ fn bad_directives_are_refused() {
     let live = json!({"metadata": {}, "spec": {"containers": [{"name": "a"}]}});
     let error = |p: Value| patch(live.clone(), p).unwrap_err();
     assert_eq!(error(json!({"spec": {"$patch": "odd"}})), "unknown patch type: odd in map: map[$patch:odd]");
-    assert_eq!(
-        error(json!({"spec": {"containers": [{"image": "x"}]}})),
-        "map: map[image:x] does not contain declared merge key: name"
-    );
-    assert_eq!(
-        error(json!({"spec": {"containers": ["x"]}})),
-        "list element types are not identical: [[map[name:a]] [x]]"
-    );
+    assert_eq!(error(json!({"spec": {"containers": [{"image": "x"}]}})), "map: map[image:x] does not contain declared merge key: name");
+    assert_eq!(error(json!({"spec": {"containers": ["x"]}})), "list element types are not identical: [[map[name:a]] [x]]");
     assert_eq!(error(json!({"spec": {"$setElementOrder/containers": "x"}})), "expected a []interface {}, but received a string");
     assert_eq!(error(json!({"metadata": {"$deleteFromPrimitiveList": []}})), "invalid patch format of primitive list");
 }
