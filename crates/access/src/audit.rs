@@ -16,6 +16,19 @@ use crate::user::User;
 /// Query parameters whose values are credentials.
 const SECRET_PARAMETERS: [&str; 2] = ["token", "access_token"];
 
+/// Paths that clients and load balancers read all the time and that say nothing about who did what.
+const QUIET_PATHS: [&str; 6] = ["/healthz", "/livez", "/readyz", "/version", "/openapi", "/api"];
+
+/// Whether a request gets an event. All do but two kinds: reads of health and discovery, and reads by the control plane itself, which would
+/// outnumber everything else.
+pub fn is_recorded(attributes: &Attributes<'_>, in_process: bool) -> bool {
+    let reads = matches!(attributes.verb, "get" | "list" | "watch" | "head");
+    match attributes.target {
+        Target::Resource { .. } => !(in_process && reads),
+        Target::Path(path) => !(reads && QUIET_PATHS.iter().any(|quiet| path.starts_with(quiet))),
+    }
+}
+
 /// When in the life of a request an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Stage {
@@ -187,6 +200,24 @@ fn mask(uri: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn only_noise_is_left_out() {
+        let user = User::default();
+        let pods = || Target::Resource { group: "", version: "v1", resource: "pods", subresource: "", namespace: "", name: "" };
+        let rows = [
+            ("list", pods(), false, true),
+            ("list", pods(), true, false),
+            ("create", pods(), true, true),
+            ("get", Target::Path("/readyz/etcd"), false, false),
+            ("get", Target::Path("/apis"), false, false),
+            ("get", Target::Path("/metrics"), false, true),
+            ("post", Target::Path("/healthz"), false, true),
+        ];
+        for (verb, target, in_process, expected) in rows {
+            assert_eq!(is_recorded(&Attributes::new(&user, verb, target.clone()), in_process), expected, "{verb} {target:?}");
+        }
+    }
 
     #[test]
     fn events_have_upstreams_shape() {

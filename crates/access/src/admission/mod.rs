@@ -10,6 +10,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 mod pod;
 mod priority;
+pub mod quota;
 pub mod resources;
 mod runtime_class;
 mod service_account;

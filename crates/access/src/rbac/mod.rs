@@ -4,6 +4,7 @@ pub mod escalation;
 pub mod forbidden;
 pub mod policy;
 pub mod rule;
+mod shared;
 
 pub use forbidden::forbidden;
 pub use policy::{Policy, PolicyError, PolicyKind, RoleNotFound, RoleRef, RulesFor, Subject};

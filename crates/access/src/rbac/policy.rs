@@ -10,7 +10,7 @@
 //!
 //! A binding whose role is missing grants nothing and is named in the reason of a refusal.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -18,6 +18,7 @@ use serde_json::Value;
 use wheelhouse_meta::gotext::quote;
 
 use super::rule::{Rule, nullable};
+use super::shared;
 use crate::attributes::{Attributes, Decision};
 use crate::user::User;
 
@@ -105,19 +106,20 @@ enum SubjectKey {
     Group(String),
 }
 
-/// Binding names by subject within one scope (the cluster, or one namespace).
+/// The bindings of one scope (the cluster, or one namespace), and for each subject those that name it.
 #[derive(Clone, Debug, Default)]
 struct Scope {
     bindings: BTreeMap<String, Arc<Binding>>,
-    by_subject: HashMap<SubjectKey, BTreeSet<String>>,
+    by_subject: HashMap<SubjectKey, Vec<Arc<Binding>>>,
 }
 
+/// Cloning it costs a reference per namespace; a change then copies the one scope that it touches.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// By namespace, then name; the empty namespace holds ClusterRoles.
-    roles: HashMap<String, HashMap<String, Arc<[Rule]>>>,
+    roles: HashMap<String, Arc<HashMap<String, Arc<[Rule]>>>>,
     /// By namespace; the empty namespace holds ClusterRoleBindings.
-    scopes: HashMap<String, Scope>,
+    scopes: HashMap<String, Arc<Scope>>,
 }
 
 /// A role that a binding names does not exist. Prints as upstream's lister says it, in the singular.
@@ -143,12 +145,13 @@ impl Policy {
         match kind {
             PolicyKind::Role | PolicyKind::ClusterRole => {
                 let body = RoleBody::deserialize(object).map_err(fail)?;
-                self.roles.entry(namespace.to_owned()).or_default().insert(name.to_owned(), body.rules.into());
+                let rules = shared::rules(kind, namespace, name, body.rules);
+                Arc::make_mut(self.roles.entry(namespace.to_owned()).or_default()).insert(name.to_owned(), rules);
             }
             PolicyKind::RoleBinding | PolicyKind::ClusterRoleBinding => {
                 let body = Binding::deserialize(object).map_err(fail)?;
                 let binding = Binding { namespace: namespace.to_owned(), name: name.to_owned(), ..body };
-                self.scopes.entry(namespace.to_owned()).or_default().insert(binding);
+                Arc::make_mut(self.scopes.entry(namespace.to_owned()).or_default()).insert(binding);
             }
         }
         Ok(())
@@ -158,6 +161,7 @@ impl Policy {
         match kind {
             PolicyKind::Role | PolicyKind::ClusterRole => {
                 if let Some(roles) = self.roles.get_mut(namespace) {
+                    let roles = Arc::make_mut(roles);
                     roles.remove(name);
                     if roles.is_empty() {
                         self.roles.remove(namespace);
@@ -166,6 +170,7 @@ impl Policy {
             }
             PolicyKind::RoleBinding | PolicyKind::ClusterRoleBinding => {
                 if let Some(scope) = self.scopes.get_mut(namespace) {
+                    let scope = Arc::make_mut(scope);
                     scope.remove(name);
                     if scope.bindings.is_empty() {
                         self.scopes.remove(namespace);
@@ -237,18 +242,23 @@ impl Policy {
 impl Scope {
     fn insert(&mut self, binding: Binding) {
         self.remove(&binding.name);
+        let binding = Arc::new(binding);
         for key in binding.keys() {
-            self.by_subject.entry(key).or_default().insert(binding.name.clone());
+            let named = self.by_subject.entry(key).or_default();
+            // One binding may name a subject twice.
+            if !named.last().is_some_and(|last| Arc::ptr_eq(last, &binding)) {
+                named.push(Arc::clone(&binding));
+            }
         }
-        self.bindings.insert(binding.name.clone(), Arc::new(binding));
+        self.bindings.insert(binding.name.clone(), binding);
     }
 
     fn remove(&mut self, name: &str) {
         let Some(old) = self.bindings.remove(name) else { return };
         for key in old.keys() {
-            if let Some(names) = self.by_subject.get_mut(&key) {
-                names.remove(name);
-                if names.is_empty() {
+            if let Some(named) = self.by_subject.get_mut(&key) {
+                named.retain(|binding| !Arc::ptr_eq(binding, &old));
+                if named.is_empty() {
                     self.by_subject.remove(&key);
                 }
             }
@@ -257,9 +267,9 @@ impl Scope {
 
     fn candidates(&self, user: &User) -> Vec<&Binding> {
         let keys = std::iter::once(SubjectKey::User(user.name.clone())).chain(user.groups.iter().map(|g| SubjectKey::Group(g.clone())));
-        let names: BTreeSet<&String> = keys.filter_map(|key| self.by_subject.get(&key)).flatten().collect();
-        let mut found: Vec<&Binding> = names.into_iter().filter_map(|name| self.bindings.get(name).map(|b| &**b)).collect();
-        found.sort_by_key(|binding| std::cmp::Reverse(binding.subjects.len()));
+        let mut found: Vec<&Binding> = keys.filter_map(|key| self.by_subject.get(&key)).flatten().map(|binding| &**binding).collect();
+        found.sort_by(|a, b| b.subjects.len().cmp(&a.subjects.len()).then_with(|| a.name.cmp(&b.name)));
+        found.dedup_by(|a, b| a.name == b.name);
         found
     }
 }

@@ -13,6 +13,7 @@
 //! repeated on a state that is certainly current before it is final.
 
 mod audit_log;
+mod audit_trail;
 mod connection;
 mod credentials;
 mod lookups;
@@ -36,6 +37,7 @@ use wheelhouse_mvcc::{KeyRange, Snapshot};
 use wheelhouse_store::Store;
 
 pub use audit_log::{AuditLog, AuditSink, audit_log};
+pub use audit_trail::{AuditTrail, Exchange};
 pub use connection::ConnectionInfo;
 pub use credentials::Credentials;
 use credentials::CredentialStore;
@@ -50,11 +52,19 @@ pub struct Security {
     clock: Arc<dyn Clock>,
     credentials: CredentialStore,
     policy: PolicyView,
+    audit: Option<AuditSink>,
 }
 
 impl Security {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Credentials) -> Self {
-        Self { store, clock, credentials: CredentialStore::new(credentials), policy: PolicyView::new() }
+        Self { store, clock, credentials: CredentialStore::new(credentials), policy: PolicyView::new(), audit: None }
+    }
+
+    /// Records every request that matters; see [`audit_log`].
+    #[must_use]
+    pub fn with_audit(mut self, sink: AuditSink) -> Self {
+        self.audit = Some(sink);
+        self
     }
 
     /// Puts renewed authorities, keys or a longer list of revoked users into force, for open connections too.
