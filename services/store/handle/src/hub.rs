@@ -305,6 +305,10 @@ impl HubWatch {
         Ok(Look::Again)
     }
 
+    fn concerns(&self, batch: &Batch) -> bool {
+        batch.events.iter().any(|event| self.range.contains(&event.kv.key))
+    }
+
     fn take(&mut self, batch: &Batch) -> Option<Changes> {
         if batch.revision <= self.position {
             return None;
@@ -334,11 +338,15 @@ impl Watch for HubWatch {
 
     fn position(&self) -> Revision {
         let root = self.hub.root.load();
-        if !self.ready.is_empty() || root.revision() <= self.position {
+        if root.revision() <= self.position {
             return self.position;
         }
-        let quiet = self.bucket().recent.lock().between(self.position, root.revision()).is_some_and(|batches| batches.is_empty());
-        if quiet { root.revision() } else { self.position }
+        let recent = self.bucket().recent.lock().between(self.position, root.revision());
+        let pending = match recent {
+            Some(batches) => batches.iter().any(|batch| self.concerns(batch)),
+            None => root.history_since(self.position).map_or(true, |mut history| history.any(|batch| self.concerns(batch))),
+        };
+        if pending { self.position } else { root.revision() }
     }
 }
 

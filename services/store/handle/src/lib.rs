@@ -71,7 +71,8 @@ pub trait Watch: Send {
     /// The next revision's events that fall into the range. Cancel-safe: a dropped future loses nothing.
     async fn next(&mut self) -> Result<Changes, WatchError>;
 
-    /// Everything up to this revision has been returned or did not concern the range. What a bookmark carries.
+    /// Everything up to this revision has been returned or did not concern the range. What a bookmark carries. It moves with the store
+    /// while nothing concerns the range, also when [`next`](Self::next) is not polled.
     fn position(&self) -> Revision;
 }
 

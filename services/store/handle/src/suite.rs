@@ -145,6 +145,11 @@ async fn watches_are_confined_to_their_range(store: Arc<dyn Store>) {
     assert_eq!(next(&mut all).await.revision, foreign);
     assert!(tokio::time::timeout(SHORT, pods.next()).await.is_err(), "nothing happened to pods");
     assert_eq!(pods.position(), foreign, "and the watch knows it");
+    let near = put(&*store, "/registry/core/pods/other/b", "1").await;
+    assert_eq!(pods.position(), near, "also without being asked for the next event");
+    let wanted = put(&*store, "/registry/core/pods/default/c", "1").await;
+    assert_eq!(pods.position(), foreign, "but never past an event that it has not returned");
+    assert_eq!(next(&mut pods).await.revision, wanted);
 }
 
 async fn a_dropped_wait_loses_no_event(store: Arc<dyn Store>) {
