@@ -1,6 +1,6 @@
 //! All replicas of one host: started, stopped and destroyed here, over one disk and one transport.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub struct GroupManager {
     disk: Arc<HostDisk>,
     peers: Arc<Peers>,
     clock: Arc<dyn Clock>,
-    groups: Mutex<HashMap<GroupId, Arc<Group>>>,
+    groups: Mutex<BTreeMap<GroupId, Arc<Group>>>,
     tasks: Tasks,
 }
 
@@ -183,7 +183,7 @@ impl GroupManager {
 
     /// Stops every replica and the host's own tasks.
     pub async fn shutdown(&self) {
-        let groups: Vec<_> = self.groups.lock().drain().map(|(_, group)| group).collect();
+        let groups: Vec<_> = std::mem::take(&mut *self.groups.lock()).into_values().collect();
         futures::future::join_all(groups.iter().map(|group| group.stop())).await;
         self.tasks.stop(STOP_GRACE).await;
     }

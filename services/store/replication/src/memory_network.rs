@@ -1,6 +1,6 @@
 //! Hosts connected in memory, for tests and simulation: delays, cuts in one direction or both, hosts that are down.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct MemoryNetwork(Arc<Mutex<Wires>>);
 
 #[derive(Default)]
 struct Wires {
-    receivers: HashMap<HostName, Weak<dyn FrameReceiver>>,
+    receivers: BTreeMap<HostName, Weak<dyn FrameReceiver>>,
     wires: HashMap<(HostName, HostName), mpsc::Sender<(Instant, Bytes)>>,
     cut: HashSet<(HostName, HostName)>,
     delay: Duration,

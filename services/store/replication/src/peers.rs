@@ -9,7 +9,7 @@
 //! answered in any order, which is what pipelined appends need. A call tells its caller apart what certainly did not happen
 //! ([`CallError::NotDone`]) from what may have ([`CallError::Unknown`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -133,7 +133,7 @@ pub struct Peers {
     transport: Arc<dyn PeerTransport>,
     tasks: Tasks,
     next_call: AtomicU64,
-    waiting: Mutex<HashMap<u64, Waiting>>,
+    waiting: Mutex<BTreeMap<u64, Waiting>>,
     services: RwLock<HashMap<GroupId, Arc<dyn Service>>>,
     inboxes: Mutex<HashMap<HostName, mpsc::Sender<Request>>>,
     this: Weak<Self>,
@@ -273,7 +273,7 @@ impl FrameReceiver for Peers {
     fn disconnected(&self, host: &HostName) {
         let lost: Vec<_> = {
             let mut waiting = self.waiting.lock();
-            waiting.extract_if(|_, waiting| waiting.host == *host).map(|(_, waiting)| waiting).collect()
+            waiting.extract_if(.., |_, waiting| waiting.host == *host).map(|(_, waiting)| waiting).collect()
         };
         for waiting in lost {
             let _ = waiting.answer.send(Err(CallError::Unknown("the connection broke")));

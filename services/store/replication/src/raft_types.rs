@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use bytes::Bytes;
 use openraft::vote::leader_id_std;
 use wheelhouse_base::HostName;
 use wheelhouse_mvcc::Outcome;
@@ -17,7 +16,7 @@ openraft::declare_raft_types!(
         Node = Peer,
         Term = u64,
         LeaderId = leader_id_std::LeaderId<u64, u64>,
-        AsyncRuntime = openraft::TokioRuntime,
+        AsyncRuntime = crate::raft_runtime::Runtime,
 );
 
 pub type Raft = openraft::Raft<TypeConfig, crate::machine::Machine>;
@@ -58,6 +57,3 @@ pub fn log_id(term: u64, index: u64) -> LogId {
 pub fn term_of(id: &LogId) -> u64 {
     id.committed_leader_id().term
 }
-
-/// The body of a vote, a log id or a membership on disk and on the wire.
-pub type Encoded = Bytes;

@@ -127,3 +127,16 @@ async fn the_leadership_moves_within_150_ms_when_it_is_handed_over() {
     assert!(began.elapsed() <= Duration::from_millis(150), "{:?}", began.elapsed());
     stores[first].commit(put("/a", "2")).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_group_of_three_passes_the_stores_suite() {
+    wheelhouse_store::suite::run(|| async {
+        let world = World::new(3);
+        let (managers, stores) = three(&world).await;
+        let first = leader(&stores).await;
+        // The group lives as long as the test.
+        std::mem::forget(managers);
+        Arc::new(stores[first].clone()) as Arc<dyn Store>
+    })
+    .await;
+}
