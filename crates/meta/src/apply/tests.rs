@@ -116,3 +116,41 @@ fn bodies_are_checked() {
     assert_eq!(message(check_type(&json!({}), &expected).unwrap_err()), "invalid object type: /, Kind=");
     assert_eq!(check_type(&world.live, &expected), Ok(()));
 }
+
+mod properties {
+    use proptest::prelude::*;
+    use serde_json::Map;
+
+    use super::*;
+
+    fn data() -> impl Strategy<Value = Map<String, Value>> {
+        prop::collection::btree_map("[a-e]", "[xy]", 0..5)
+            .prop_map(|map| map.into_iter().map(|(k, v)| (k, Value::from(v))).collect())
+    }
+
+    fn data_of(object: &Value) -> Map<String, Value> {
+        object["data"].as_object().cloned().unwrap_or_default()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn applying_overlays_repeats_without_change_and_can_be_given_up(live in data(), applied in data()) {
+            let mut world = World::config_map(Value::Object(live.clone()));
+            world.apply("me", Value::Object(applied.clone()), Value::Null, true).unwrap();
+            let mut overlaid = live.clone();
+            overlaid.extend(applied.clone());
+            prop_assert_eq!(data_of(&world.live), overlaid);
+
+            let first = world.live.clone();
+            world.apply("me", Value::Object(applied.clone()), Value::Null, false).unwrap();
+            prop_assert_eq!(&world.live, &first);
+
+            world.apply("me", json!({}), Value::Null, false).unwrap();
+            // A key that was there with the same value belongs to both, so it stays.
+            let kept = live.into_iter().filter(|(k, v)| applied.get(k).is_none_or(|a| a == v));
+            prop_assert_eq!(data_of(&world.live), kept.collect::<Map<_, _>>());
+        }
+    }
+}

@@ -46,3 +46,45 @@ fn bad_directives_are_refused() {
     assert_eq!(error(json!({"spec": {"$setElementOrder/containers": "x"}})), "expected a []interface {}, but received a string");
     assert_eq!(error(json!({"metadata": {"$deleteFromPrimitiveList": []}})), "invalid patch format of primitive list");
 }
+
+mod properties {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn containers() -> impl Strategy<Value = Vec<(String, String)>> {
+        prop::collection::vec(("[a-f]", "[xyz]"), 0..6).prop_map(|list| {
+            let mut seen = std::collections::BTreeSet::new();
+            list.into_iter().filter(|(name, _)| seen.insert(name.clone())).collect()
+        })
+    }
+
+    fn pod(containers: &[(String, String)]) -> Value {
+        let list: Vec<Value> = containers.iter().map(|(name, image)| json!({"name": name, "image": image})).collect();
+        json!({"spec": {"containers": list}})
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_list_patch_is_a_union_by_name_and_repeats_without_change(live in containers(), patched in containers()) {
+            let once = patch(pod(&live), pod(&patched)).unwrap();
+            let mut expected: BTreeMap<String, String> = live.iter().cloned().collect();
+            expected.extend(patched.iter().cloned());
+            let found: BTreeMap<String, String> = once["spec"]["containers"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|c| (c["name"].as_str().unwrap_or_default().to_owned(), c["image"].as_str().unwrap_or_default().to_owned()))
+                .collect();
+            prop_assert_eq!(found, expected);
+            let patched_names: Vec<&str> = patched.iter().map(|(name, _)| name.as_str()).collect();
+            let in_order: Vec<&str> = names(&once).into_iter().filter(|n| patched_names.contains(n)).collect();
+            prop_assert_eq!(in_order, patched_names, "the patch orders its own elements");
+            prop_assert_eq!(&patch(once.clone(), pod(&patched)).unwrap(), &once);
+        }
+    }
+}
