@@ -30,12 +30,12 @@ impl KvCopy {
         }
     }
 
-    pub(crate) fn event(self, event: &Event, prev_kv: bool) -> mvccpb::Event {
+    /// `prev` is the record to show as the one before.
+    pub(crate) fn event(self, event: &Event, prev: Option<&KeyValue>) -> mvccpb::Event {
         let kind = match event.kind {
             EventKind::Put => mvccpb::event::EventType::Put,
             EventKind::Delete => mvccpb::event::EventType::Delete,
         };
-        let prev = event.prev.as_deref().filter(|_| prev_kv);
         mvccpb::Event { r#type: kind.into(), kv: Some(self.kv(&event.kv)), prev_kv: prev.map(|prev| self.kv(prev)) }
     }
 }

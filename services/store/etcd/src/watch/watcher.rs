@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost::Message;
 use tokio::sync::{mpsc, oneshot};
 use wheelhouse_base::Revision;
-use wheelhouse_mvcc::EventKind;
+use wheelhouse_mvcc::{Event, EventKind, KeyValue};
 use wheelhouse_store::{Changes, Watch};
 
 use super::session::{Answers, Gone, ended};
@@ -95,7 +95,8 @@ impl Watcher {
             EventKind::Put => !options.no_put,
             EventKind::Delete => !options.no_delete,
         });
-        let events: Vec<_> = wanted.map(|event| self.backend.copy.event(event, options.prev_kv)).collect();
+        let prev = |event| if options.prev_kv { before_the_transaction(changes, event) } else { None };
+        let events: Vec<_> = wanted.map(|event| self.backend.copy.event(event, prev(event))).collect();
         if events.is_empty() {
             return Ok(());
         }
@@ -113,6 +114,13 @@ impl Watcher {
     async fn answer(&mut self, answer: pb::WatchResponse) -> Result<(), Gone> {
         self.answers.send(Ok(answer)).await.map_err(|_| Gone)
     }
+}
+
+/// The record that an event's key had before its revision. A transaction may change a key twice; etcd looks one revision back for both.
+fn before_the_transaction<'c>(changes: &'c Changes, event: &'c Event) -> Option<&'c KeyValue> {
+    let within = event.prev.as_ref().is_some_and(|prev| prev.mod_revision == changes.revision);
+    let first = if within { changes.events.iter().find(|first| first.kv.key == event.kv.key)? } else { event };
+    first.prev.as_deref()
 }
 
 /// Cuts an answer between events so that each part stays below the limit where one event alone does; all but the last are marked.

@@ -49,7 +49,7 @@ impl RealEtcd {
         let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
         let process = Command::new(programs.join("etcd"))
             .arg("--data-dir")
-            .arg(data.path())
+            .arg(data.path().join("etcd"))
             .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
             .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
             .args(["--initial-cluster", &format!("default={peer_url}"), "--log-level", "error", "--unsafe-no-fsync"])
