@@ -22,5 +22,5 @@ pub use decode::{DecodeError, Decoded, FieldValidation, MAX_DEPTH, MAX_PROBLEMS,
 pub use normalise::normalise;
 pub use quantity::{QuantityError, canonical_quantity};
 pub use syntax::json_syntax_error;
-pub use time::{Layout, TimeError, Timestamp};
+pub use time::{ApiTime, Layout, TimeError};
 pub use types::{Choice, Field, List, ListKind, Map, Name, PatchStrategy, Presence, Scalar, Schema, Slot, Struct, StructRef};

@@ -31,6 +31,8 @@ struct Amount {
 }
 
 struct Parts<'a> {
+    /// Sign and digits as written.
+    number: &'a str,
     negative: bool,
     integer: &'a str,
     fraction: &'a str,
@@ -60,6 +62,10 @@ pub fn canonical_quantity(text: &str) -> Result<String, QuantityError> {
     };
     if small && verbatim(&parts, form, exponent) {
         return Ok(text.to_owned());
+    }
+    if !small && !parts.number.contains(|c: char| c.is_ascii_digit()) {
+        // Upstream takes a missing number for zero only where it need not look closely.
+        return Err(QuantityError::Numeric);
     }
     let mut form = form;
     let mut amount = Amount {
@@ -109,7 +115,7 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     if at != bytes.len() {
         return Err(QuantityError::Format);
     }
-    Ok(Parts { negative, integer, fraction, suffix: &text[suffix_start..] })
+    Ok(Parts { number: &text[..suffix_start], negative, integer, fraction, suffix: &text[suffix_start..] })
 }
 
 /// The form and the power (of ten, or of two) that a suffix stands for.
@@ -308,6 +314,8 @@ mod tests {
             assert!(canonical_quantity(text).is_err(), "{text}");
         }
         assert_eq!(canonical_quantity("100mm"), Err(QuantityError::Suffix));
+        assert_eq!(canonical_quantity("Pi"), Err(QuantityError::Numeric));
+        assert_eq!(canonical_quantity("Ki").as_deref(), Ok("0"));
     }
 
     #[test]

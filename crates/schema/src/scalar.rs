@@ -1,7 +1,7 @@
 //! Text forms of scalars that have one of their own: canonical when good, upstream's error when not.
 
 use crate::quantity::canonical_quantity;
-use crate::time::{Layout, Timestamp};
+use crate::time::{ApiTime, Layout};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -12,7 +12,7 @@ pub(crate) fn quantity(text: &str) -> Result<String, String> {
 
 /// A time in UTC and in the layout's precision.
 pub(crate) fn time(text: &str, layout: Layout) -> Result<String, String> {
-    Timestamp::parse(text, layout).map(|t| t.format(layout)).map_err(|e| e.to_string())
+    ApiTime::parse(text, layout).map(|t| t.format(layout)).map_err(|e| e.to_string())
 }
 
 /// Standard base64 with padding. Line ends are skipped, as Go skips them.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A point in time: seconds since 1970 UTC and the fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp {
+pub struct ApiTime {
     pub seconds: i64,
     pub nanos: u32,
 }
@@ -32,9 +32,9 @@ impl Layout {
     }
 }
 
-impl Timestamp {
+impl ApiTime {
     /// Year 0 to 9999, as RFC 3339 allows; offsets are folded into UTC.
-    pub fn parse(text: &str, layout: Layout) -> Result<Timestamp, TimeError> {
+    pub fn parse(text: &str, layout: Layout) -> Result<ApiTime, TimeError> {
         Reader { whole: text, rest: text, layout }.timestamp()
     }
 
@@ -61,7 +61,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn timestamp(mut self) -> Result<Timestamp, TimeError> {
+    fn timestamp(mut self) -> Result<ApiTime, TimeError> {
         let year = self.number(4, "2006")?;
         self.literal("-")?;
         let month = self.ranged(2, "01", 1..=12, "month")?;
@@ -83,7 +83,7 @@ impl Reader<'_> {
         }
         let days = days_from_civil(year, month, day);
         let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
-        Ok(Timestamp { seconds, nanos })
+        Ok(ApiTime { seconds, nanos })
     }
 
     fn bad(&self, element: &str) -> TimeError {
@@ -168,7 +168,7 @@ impl Reader<'_> {
     }
 }
 
-impl fmt::Display for Timestamp {
+impl fmt::Display for ApiTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.format(Layout::Seconds))
     }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn seconds(text: &str) -> Result<String, String> {
-        Timestamp::parse(text, Layout::Seconds).map(|t| t.to_string()).map_err(|e| e.to_string())
+        ApiTime::parse(text, Layout::Seconds).map(|t| t.to_string()).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -221,14 +221,14 @@ mod tests {
         assert_eq!(seconds("2024-01-01T01:30:00.987654321+02:00").as_deref(), Ok("2023-12-31T23:30:00Z"));
         assert_eq!(seconds("1969-12-31T23:59:59-00:30").as_deref(), Ok("1970-01-01T00:29:59Z"));
         assert_eq!(seconds("0001-01-01T00:00:00Z").as_deref(), Ok("0001-01-01T00:00:00Z"));
-        let micro = Timestamp::parse("2024-01-01T00:00:01.123456Z", Layout::Micros).unwrap();
+        let micro = ApiTime::parse("2024-01-01T00:00:01.123456Z", Layout::Micros).unwrap();
         assert_eq!((micro.seconds, micro.nanos), (1_704_067_201, 123_456_000));
         assert_eq!(micro.format(Layout::Micros), "2024-01-01T00:00:01.123456Z");
     }
 
     #[test]
     fn complaints_are_gos() {
-        let micro = Timestamp::parse("2024-01-01", Layout::Micros).unwrap_err().to_string();
+        let micro = ApiTime::parse("2024-01-01", Layout::Micros).unwrap_err().to_string();
         assert_eq!(
             micro,
             r#"parsing time "2024-01-01" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "" as "T""#
@@ -244,7 +244,7 @@ mod tests {
             r#"parsing time "2024-01-01T00:00:00Zulu": extra text: "ulu""#
         );
         assert!(seconds("2024-01-01T00:00:00").unwrap_err().ends_with(r#"cannot parse "" as "Z07:00""#));
-        assert!(Timestamp::parse("2024-01-01T00:00:00Z", Layout::Micros).is_err());
+        assert!(ApiTime::parse("2024-01-01T00:00:00Z", Layout::Micros).is_err());
         assert!(seconds("2024-01-01T00:00:é0Z").is_err(), "no panic inside a character");
     }
 

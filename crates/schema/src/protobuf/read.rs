@@ -7,7 +7,7 @@ use super::wire::{FIXED64, LENGTH, Reader, VARINT};
 use crate::decode::{MAX_DEPTH, MAX_VALUES};
 use crate::normalise;
 use crate::scalar;
-use crate::time::{Layout, Timestamp};
+use crate::time::{ApiTime, Layout};
 use crate::types::{self, Choice, Field, List, Scalar, Schema, Slot, Struct};
 
 /// First and last second of the years 0 to 9999, which RFC 3339 can write.
@@ -73,23 +73,21 @@ impl Reading {
         self.count()?;
         match &field.schema {
             Schema::List(list) if !list.wrapped => {
-                let items = out.entry(field.name.as_ref()).or_insert_with(|| Value::Array(Vec::new()));
-                match items {
+                match member(out, &field.name, || Value::Array(Vec::new())) {
                     Value::Array(items) => self.item(reader, wire, list, items),
                     _ => Ok(()),
                 }
             }
             Schema::Map(map) => {
                 let entry = length_delimited(reader, wire)?;
-                let entries = out.entry(field.name.as_ref()).or_insert_with(|| Value::Object(Map::new()));
-                match entries {
+                match member(out, &field.name, || Value::Object(Map::new())) {
                     Value::Object(entries) => self.entry(entry, &map.values, entries),
                     _ => Ok(()),
                 }
             }
             Schema::Struct(of) => {
                 let nested = length_delimited(reader, wire)?;
-                match out.entry(field.name.as_ref()).or_insert_with(|| Value::Object(Map::new())) {
+                match member(out, &field.name, || Value::Object(Map::new())) {
                     Value::Object(inner) => self.structure(nested, of, inner),
                     _ => Ok(()),
                 }
@@ -230,6 +228,14 @@ impl Reading {
     }
 }
 
+/// What an earlier part of the message put under a name, or a new value.
+fn member<'a>(out: &'a mut Map<String, Value>, name: &str, new: impl FnOnce() -> Value) -> &'a mut Value {
+    if !out.contains_key(name) {
+        out.insert(name.to_owned(), new());
+    }
+    out.get_mut(name).expect("it was inserted above")
+}
+
 const WRONG_WIRE: ProtobufError = ProtobufError::Malformed("proto: wrong wireType for field");
 
 fn varint(reader: &mut Reader<'_>, wire: u32) -> Read<u64> {
@@ -277,7 +283,7 @@ fn time(raw: &[u8], layout: Layout) -> Read<Value> {
         return Err(ProtobufError::value("time out of range"));
     }
     let nanos = nanos.clamp(0, 999_999_999) as u32;
-    Ok(Value::String(Timestamp { seconds, nanos }.format(layout)))
+    Ok(Value::String(ApiTime { seconds, nanos }.format(layout)))
 }
 
 fn int_or_string(raw: &[u8]) -> Read<Value> {

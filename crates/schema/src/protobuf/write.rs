@@ -8,7 +8,7 @@ use super::ProtobufError;
 use super::wire::{FIXED64, put_bytes, put_nested, put_number, put_tag};
 use crate::decode::MAX_DEPTH;
 use crate::scalar;
-use crate::time::{Layout, Timestamp};
+use crate::time::{ApiTime, Layout};
 use crate::types::{self, Choice, Field, List, Scalar, Schema, Slot, Struct};
 
 /// Writes the bare message of a type.
@@ -154,7 +154,7 @@ fn put_time(number: u32, value: &Value, layout: Layout, out: &mut Vec<u8>) -> Wr
         put_bytes(out, number, b"");
         return Ok(());
     }
-    let time = Timestamp::parse(string(value)?, layout).map_err(|e| ProtobufError::value(e.to_string()))?;
+    let time = ApiTime::parse(string(value)?, layout).map_err(|e| ProtobufError::value(e.to_string()))?;
     // Times of whole seconds are whole on the wire too.
     let nanos = if layout == Layout::Seconds { 0 } else { time.nanos };
     sure(put_nested(out, number, |out| {
