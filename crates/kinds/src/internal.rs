@@ -90,6 +90,15 @@ pub fn untagged(value: &Value, definition: &str) -> Ordered {
     }
 }
 
+/// Some fields of a struct in the internal form, in the order given: what upstream keeps as a struct of its own inside another.
+pub fn some_untagged(value: &Value, definition: &str, names: &[&str]) -> Ordered {
+    let (Some(Schema::Struct(fields)), Some(map)) = (catalog().definition(definition), value.as_object()) else {
+        return Ordered::Scalar(gotext::json(value));
+    };
+    let known = names.iter().filter_map(|name| fields.field(name));
+    Ordered::Object(known.map(|field| (go_name(&field.name), field_without_tags(map, field))).collect())
+}
+
 fn with_tags(value: &Value, schema: &Schema) -> Ordered {
     match (schema, value) {
         (Schema::Struct(fields), Value::Object(map)) => {
@@ -147,8 +156,14 @@ fn struct_without_tags(value: Option<&Value>, fields: &Struct) -> Ordered {
         }
         _ => {}
     }
+    // The internal struct holds these by value.
+    let by_value = matches!(fields.go_name.as_ref(), "v1.RollingUpdateDaemonSet" | "v1.RollingUpdateDeployment");
     let mut out = Vec::new();
     for field in &fields.fields {
+        if by_value {
+            out.push((go_name(&field.name), without_tags(map.get(field.name.as_ref()), &field.schema, false)));
+            continue;
+        }
         // An embedded ObjectMeta is flattened and keeps its tags.
         if field.name == "metadata" {
             if let Some(Ordered::Object(metadata)) = map.get("metadata").map(|m| with_tags(m, &field.schema)) {

@@ -187,7 +187,7 @@ pub struct RequestContext<'a> {
     pub raw: Option<&'a Value>,
 }
 
-/// Errors refuse the write (422); warnings go into `Warning` headers.
+/// Errors refuse the write (422); warnings go into `Warning` headers, but only if nothing else refuses the write either.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     pub errors: ErrorList,
@@ -224,7 +224,8 @@ pub trait Kind: Send + Sync + 'static {
     /// The registry raises the generation when [`Kind::spec_changed`] says so.
     fn prepare_update(&self, new: &mut Value, old: &Value, cx: &RequestContext<'_>) -> Verdict;
 
-    /// Whether `metadata.generation` rises: by default any difference outside `metadata` and `status`.
+    /// Whether `metadata.generation` rises: by default any difference outside `metadata` and `status`. Not to be asked for a write of `status`,
+    /// since for some kinds a change of annotations counts.
     fn spec_changed(&self, new: &Value, old: &Value) -> bool {
         differs_outside_metadata_and_status(new, old)
     }
@@ -310,7 +311,11 @@ impl<T: TypedKind> Typed<T> {
     }
 
     fn read(object: &Value) -> Result<T::Object, Verdict> {
-        T::Object::deserialize(object).map_err(|error| {
+        let read = T::Object::deserialize(object).or_else(|error| match with_zero_times(object) {
+            Some(object) => T::Object::deserialize(&object),
+            None => Err(error),
+        });
+        read.map_err(|error| {
             let errors = vec![FieldError::internal(&Path::root(), error)].into();
             Verdict { errors, warnings: Vec::new() }
         })
@@ -320,6 +325,11 @@ impl<T: TypedKind> Typed<T> {
     /// would write as null or leave out, so the schema has the last word.
     fn write(object: &T::Object, into: &mut Value) {
         let Ok(mut written) = serde_json::to_value(object) else { return };
+        for condition in conditions(&mut written) {
+            if condition.get(TRANSITION_TIME).is_some_and(|t| t == ZERO_TIME) {
+                condition[TRANSITION_TIME] = Value::Null;
+            }
+        }
         for pointer in T::NULLABLE {
             if into.pointer(pointer).is_none_or(Value::is_null)
                 && let Some(required) = written.pointer_mut(pointer)
@@ -407,6 +417,25 @@ impl<T: TypedKind> Kind for Typed<T> {
     fn grace_period(&self, object: &Value) -> Option<i64> {
         Self::read(object).ok().and_then(|typed| T::grace_period(&typed))
     }
+}
+
+/// Go's zero time, which it writes as null. The typed condition has no way to be without a time.
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
+const TRANSITION_TIME: &str = "lastTransitionTime";
+
+fn conditions(object: &mut Value) -> impl Iterator<Item = &mut Value> {
+    object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// The same object with the zero time in every condition that has none; `None` when there is no such condition.
+fn with_zero_times(object: &Value) -> Option<Value> {
+    let mut object = object.clone();
+    let mut found = false;
+    for condition in conditions(&mut object).filter(|c| c.is_object() && c.get(TRANSITION_TIME).is_none_or(Value::is_null)) {
+        condition[TRANSITION_TIME] = ZERO_TIME.into();
+        found = true;
+    }
+    found.then_some(object)
 }
 
 /// The usual rule for raising the generation.

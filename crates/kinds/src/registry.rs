@@ -195,23 +195,31 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
-    use crate::{apps, coordination, core, discovery, rbac, scheduling};
+    use crate::{apps, coordination, core, discovery, policy, rbac, scheduling};
     vec![
         typed::<core::configmap::ConfigMapKind>(),
         typed::<core::endpoints::EndpointsKind>(),
         typed::<core::event::EventKind>(),
+        typed::<core::limitrange::LimitRangeKind>(),
         typed::<core::namespace::NamespaceKind>(),
         typed::<core::node::NodeKind>(),
+        typed::<core::persistentvolume::PersistentVolumeKind>(),
         typed::<core::persistentvolumeclaim::PersistentVolumeClaimKind>(),
         typed::<core::pod::PodKind>(),
+        typed::<core::podtemplate::PodTemplateKind>(),
+        typed::<core::replicationcontroller::ReplicationControllerKind>(),
+        typed::<core::resourcequota::ResourceQuotaKind>(),
         typed::<core::secret::SecretKind>(),
         typed::<core::service::ServiceKind>(),
         typed::<core::serviceaccount::ServiceAccountKind>(),
         typed::<apps::controllerrevision::ControllerRevisionKind>(),
+        typed::<apps::daemonset::DaemonSetKind>(),
         typed::<apps::deployment::DeploymentKind>(),
         typed::<apps::replicaset::ReplicaSetKind>(),
+        typed::<apps::statefulset::StatefulSetKind>(),
         typed::<coordination::lease::LeaseKind>(),
         typed::<discovery::endpointslice::EndpointSliceKind>(),
+        typed::<policy::poddisruptionbudget::PodDisruptionBudgetKind>(),
         typed::<rbac::clusterrole::ClusterRoleKind>(),
         typed::<rbac::clusterrolebinding::ClusterRoleBindingKind>(),
         typed::<rbac::role::RoleKind>(),
@@ -256,5 +264,74 @@ fn version_priority(group: &str, version: &str) -> i32 {
         ("flowcontrol.apiserver.k8s.io", "v1") => 21,
         (group, _) if group_priority(group) > 1000 => 15,
         _ => CUSTOM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Discovery as upstream answers it, one line a resource: `group/version resource kind scope singular verbs short,names categories`.
+    const DISCOVERY: &str = include_str!("testdata/discovery.txt");
+
+    fn lines(registry: &Registry) -> Vec<String> {
+        let mut out = Vec::new();
+        let verbs = |verbs: &[crate::Verb]| verbs.iter().map(|v| v.as_str()).collect::<Vec<_>>().join(",");
+        for entry in registry.entries() {
+            let info = entry.info();
+            let scope = if info.scope == crate::Scope::Namespaced { "Namespaced" } else { "Cluster" };
+            let (short, categories) = (info.short_names.join(","), info.categories.join(","));
+            out.push(format!(
+                "{}/{} {} {} {scope} {} {} [{short}] [{categories}]",
+                entry.group, entry.version, info.plural, info.kind, info.singular, verbs(info.verbs)
+            ));
+            for sub in info.subresources {
+                let kind = sub.body.map_or(info.kind, |body| body.2);
+                out.push(format!("{}/{} {}/{} {kind} {}", entry.group, entry.version, info.plural, sub.name, verbs(sub.verbs)));
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn every_resource_is_discovered_as_upstreams() {
+        let recorded: Vec<&str> = DISCOVERY.lines().collect();
+        let registry = Registry::new(Profile::Tenant);
+        let mine = lines(&registry);
+        for line in &mine {
+            assert!(recorded.contains(&line.as_str()), "not as recorded: {line}");
+        }
+        // What is recorded of a served resource and is missing here, in the recorded order.
+        let served: Vec<&str> = mine.iter().map(|l| l.split(' ').nth(1).unwrap_or_default().split('/').next().unwrap_or_default()).collect();
+        let of_served = |line: &&&str| {
+            let mut words = line.split(' ');
+            let (version, resource) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let resource = resource.split('/').next().unwrap_or_default();
+            served.contains(&resource) && mine.iter().any(|m| m.starts_with(&format!("{version} {resource} ")))
+        };
+        let expected: Vec<&str> = recorded.iter().filter(of_served).copied().collect();
+        assert_eq!(mine, expected);
+    }
+
+    #[test]
+    fn groups_come_by_priority_and_versions_by_preference() {
+        let groups = Registry::new(Profile::Tenant).groups();
+        assert_eq!((groups[0].name, groups[0].priority), ("", 18_000));
+        assert_eq!((groups[1].name, groups[1].priority), ("apps", 17_800));
+        assert!(groups.is_sorted_by(|a, b| a.priority >= b.priority));
+    }
+
+    #[test]
+    fn a_kind_is_found_by_both_names_and_in_every_version() {
+        let registry = Registry::new(Profile::Tenant);
+        let deployment = registry.resource("apps", "v1", "deployments").expect("served");
+        assert_eq!(deployment.info().kind, "Deployment");
+        assert!(registry.kind("apps", "v1", "Deployment").is_some());
+        assert!(registry.kind("apps", "v2", "Deployment").is_none());
+        let event = registry.resource("events.k8s.io", "v1", "events").expect("served");
+        assert!(event.other_version().is_some());
+        assert_eq!(event.info().group, "", "stored as the core group's");
+        assert!(registry.resource("authorization.k8s.io", "v1", "subjectaccessreviews").expect("served").kind().is_none());
+        assert!(registry.without("", "pods").resource("", "v1", "pods").is_none());
     }
 }

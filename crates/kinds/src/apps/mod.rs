@@ -1,6 +1,8 @@
 //! `apps/v1`.
 
 pub mod controllerrevision;
+pub mod daemonset;
 pub mod deployment;
 pub mod replicaset;
-mod workload;
+pub mod statefulset;
+pub(crate) mod workload;

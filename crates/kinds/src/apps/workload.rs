@@ -73,7 +73,8 @@ pub fn replica_counts(total: i32, ready: Option<i32>, available: Option<i32>, pa
     validation::nonnegative(&[("replicas", Some(total))], &path, errors);
     validation::nonnegative(parts, &path, errors);
     for (field, count) in parts {
-        if let Some(count) = count.filter(|c| *c > total) {
+        let count = count.unwrap_or_default();
+        if count > total {
             errors.push(FieldError::invalid(&path.child(field), count, "cannot be greater than status.replicas"));
         }
     }

@@ -3,6 +3,8 @@
 mod columns;
 mod validate;
 
+pub mod reconcile;
+
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 
 use super::workload;

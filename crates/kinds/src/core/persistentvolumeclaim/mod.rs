@@ -10,6 +10,8 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSta
 use crate::core::pod::defaults::or_text;
 use crate::prelude::*;
 
+pub use columns::short_modes;
+
 pub struct PersistentVolumeClaimKind;
 
 impl TypedKind for PersistentVolumeClaimKind {

@@ -1,7 +1,7 @@
 //! Defaults of a pod's spec. A bare pod gets a little more than a template.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, EphemeralContainer, HTTPGetAction, LifecycleHandler, ObjectFieldSelector, Pod, PodSpec, Probe, Volume,
+    Container, ContainerPort, EnvVar, EphemeralContainer, HTTPGetAction, LifecycleHandler, ObjectFieldSelector, Pod, PodIP, PodSpec, Probe, Volume,
 };
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Lifecycle};
 
@@ -27,6 +27,16 @@ fn or_number(field: &mut Option<i32>, default: i32) {
 
 /// What a Pod gets beyond [`pod_spec`].
 pub fn pod(object: &mut Pod) {
+    // The single address and the list are one field in two shapes; the single one wins.
+    if let Some(status) = object.status.as_mut() {
+        let single = text(&status.pod_ip).to_owned();
+        match status.pod_ips.as_deref().unwrap_or_default().first() {
+            Some(first) if single.is_empty() => status.pod_ip = Some(first.ip.clone()),
+            Some(first) if first.ip == single => {}
+            _ if !single.is_empty() => status.pod_ips = Some(vec![PodIP { ip: single }]),
+            _ => {}
+        }
+    }
     let Some(spec) = object.spec.as_mut() else { return };
     pod_spec(spec);
     spec.enable_service_links.get_or_insert(true);

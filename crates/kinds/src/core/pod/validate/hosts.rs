@@ -15,7 +15,8 @@ pub fn network_ports(spec: &PodSpec, path: &Path<'_>, errors: &mut ErrorList) {
         let path = path.child("ports");
         for (at, port) in items(&container.ports).iter().enumerate() {
             let host = port.host_port.unwrap_or_default();
-            if host != port.container_port {
+            // A template may leave it open; a pod never does, its defaults see to that.
+            if host != 0 && host != port.container_port {
                 let why = "must match `containerPort` when `hostNetwork` is true";
                 errors.push(FieldError::invalid(&path.index(at).child("hostPort"), host, why));
             }

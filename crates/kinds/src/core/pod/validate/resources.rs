@@ -62,19 +62,16 @@ pub fn is_extended(name: &str) -> bool {
 }
 
 /// Qualified, and known unless it has a domain.
-pub fn name_is_sound(name: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
+pub fn name_is_sound(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let before = errors.len();
     validation::texts(names::qualified_name(name), name, path, errors);
     if errors.len() == before && !name.contains('/') && !is_standard(name) {
         errors.push(FieldError::invalid(path, name, "must be a standard resource type or fully qualified"));
     }
-    errors.len() == before
 }
 
-fn container_resource_name(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
-    if !name_is_sound(name, path, errors) {
-        return;
-    }
+pub fn container_resource_name(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    name_is_sound(name, path, errors);
     if !name.contains('/') {
         if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name) {
             errors.push(FieldError::invalid(path, name, "must be a standard resource for containers"));

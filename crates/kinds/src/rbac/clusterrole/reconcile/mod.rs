@@ -50,11 +50,14 @@ impl Reconciler for ClusterRoleAggregation {
             }
         }
         if role.rules.as_deref().unwrap_or_default() != rules {
-            let patch = json!({
+            let mut patch = json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
                 "metadata": {"name": &*key.name},
-                "rules": rules,
             });
+            // Upstream applies no empty list: rules that somebody else wrote stay, ours go because they are no longer applied.
+            if !rules.is_empty() {
+                patch["rules"] = json!(rules);
+            }
             plan.operations.push(Operation::Patch {
                 resource: CLUSTER_ROLES,
                 key: key.clone(),

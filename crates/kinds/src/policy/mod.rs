@@ -1,0 +1,3 @@
+//! `policy/v1`.
+
+pub mod poddisruptionbudget;
