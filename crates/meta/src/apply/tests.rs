@@ -124,8 +124,7 @@ mod properties {
     use super::*;
 
     fn data() -> impl Strategy<Value = Map<String, Value>> {
-        prop::collection::btree_map("[a-e]", "[xy]", 0..5)
-            .prop_map(|map| map.into_iter().map(|(k, v)| (k, Value::from(v))).collect())
+        prop::collection::btree_map("[a-e]", "[xy]", 0..5).prop_map(|map| map.into_iter().map(|(k, v)| (k, Value::from(v))).collect())
     }
 
     fn data_of(object: &Value) -> Map<String, Value> {

@@ -183,7 +183,10 @@ fn check_map(map: &Map<String, Value>, schema: &Schema, path: &mut String, error
         path.push('.');
         path.push_str(key);
         let is_declared = match schema {
-            Schema::Struct(s) => s.preserve_unknown || s.field(key).is_some(),
+            Schema::Struct(s) => {
+                let is_implied = s.embedded_resource && matches!(key.as_str(), "apiVersion" | "kind" | "metadata");
+                s.preserve_unknown || is_implied || s.field(key).is_some()
+            }
             _ => true,
         };
         if is_declared {

@@ -1,5 +1,6 @@
 //! One thing wrong with one field, and lists of them.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -284,13 +285,9 @@ impl ErrorList {
 
     /// One line for all errors: a single one bare, several as `[a, b]`, repeated texts once. Empty for an empty list.
     pub fn aggregate(&self) -> String {
-        let mut texts: Vec<String> = Vec::with_capacity(self.0.len());
-        for error in &self.0 {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut seen = HashSet::with_capacity(self.0.len());
+        let mut texts: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        texts.retain(|text| seen.insert(text.clone()));
         match texts.len() {
             0 => String::new(),
             1 => texts.remove(0),

@@ -13,6 +13,10 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// Bytes that the `copy` operations of one patch may add, the size limit of a request. Without it 40 doublings fill any memory.
 pub const MAX_COPY_BYTES: usize = 3 << 20;
 
+/// How deep a document may become. Moves can nest it by one level per operation, and what reads it recurses; decoding then refuses all
+/// above its own, lower limit.
+pub const MAX_DEPTH: usize = 1_000;
+
 /// Applies a JSON patch to an object.
 pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, PatchError> {
     let operations = match parse_json(patch)? {
@@ -32,10 +36,38 @@ pub fn json_patch(target: &Value, patch: &[u8]) -> Result<Value, PatchError> {
     }
     let mut document = target.clone();
     let mut copied = 0;
+    let mut deepest = depth(&document);
     for operation in &operations {
         apply(&mut document, operation, &mut copied).map_err(PatchError::NotApplicable)?;
+        deepest = deepest.max(depth_after(operation, deepest));
+        // The bound only grows, so before it refuses anything it is measured.
+        if deepest > MAX_DEPTH {
+            deepest = depth(&document);
+        }
+        if deepest > MAX_DEPTH {
+            return Err(PatchError::NotApplicable(format!("the document nests deeper than {MAX_DEPTH}")));
+        }
     }
     Ok(document)
+}
+
+/// How deep the place reaches that an operation wrote, at most, when the document reached `deepest` before.
+fn depth_after(operation: &Value, deepest: usize) -> usize {
+    let steps = |key: &str| operation.get(key).and_then(Value::as_str).map_or(0, |path| path.matches('/').count());
+    let written = match operation.get("op").and_then(Value::as_str) {
+        Some("add" | "replace") => operation.get("value").map_or(0, depth),
+        Some("copy" | "move") => deepest.saturating_sub(steps("from")),
+        _ => return 0,
+    };
+    steps("path") + written
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 fn apply(document: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), String> {
@@ -252,5 +284,24 @@ mod tests {
         let mut operations = vec![json!({"op": "add", "path": "/x", "value": ["0123456789"]})];
         operations.extend((0..40).map(|_| json!({"op": "copy", "from": "/x", "path": "/x/-"})));
         assert!(matches!(patch(json!({}), json!(operations)), Err(PatchError::NotApplicable(text)) if text.contains("exceeding")));
+    }
+
+    #[test]
+    fn moves_cannot_nest_without_end() {
+        let mut operations = vec![json!({"op": "add", "path": "/a", "value": {}})];
+        for _ in 0..3_000 {
+            operations.push(json!({"op": "add", "path": "/t", "value": {}}));
+            operations.push(json!({"op": "move", "from": "/a", "path": "/t/a"}));
+            operations.push(json!({"op": "move", "from": "/t", "path": "/a"}));
+        }
+        assert!(matches!(patch(json!({}), json!(operations)), Err(PatchError::NotApplicable(text)) if text.contains("deeper")));
+        let mut shuffle = vec![json!({"op": "add", "path": "/a", "value": {"b": {"c": 1}}})];
+        for _ in 0..2_400 {
+            shuffle.push(json!({"op": "move", "from": "/a", "path": "/x"}));
+            shuffle.push(json!({"op": "move", "from": "/x/b", "path": "/a"}));
+            shuffle.push(json!({"op": "move", "from": "/a", "path": "/x/b"}));
+            shuffle.push(json!({"op": "move", "from": "/x", "path": "/a"}));
+        }
+        assert_eq!(patch(json!({}), json!(shuffle)), Ok(json!({"a": {"b": {"c": 1}}})));
     }
 }
