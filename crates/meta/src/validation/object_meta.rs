@@ -1,5 +1,7 @@
 //! `metadata` of any object, on create and on update.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::labels::labels;
@@ -242,9 +244,8 @@ pub fn finalizers(finalizers: &[Value], path: &Path<'_>) -> ErrorList {
 
 /// An object being deleted takes no new finalizers.
 pub fn no_new_finalizers(new: &[Value], old: &[Value], path: &Path<'_>) -> ErrorList {
-    let mut extra: Vec<&str> = new.iter().filter(|f| !old.contains(f)).filter_map(Value::as_str).collect();
-    extra.sort_unstable();
-    extra.dedup();
+    let old: BTreeSet<&str> = old.iter().filter_map(Value::as_str).collect();
+    let extra: BTreeSet<&str> = new.iter().filter_map(Value::as_str).filter(|f| !old.contains(f)).collect();
     if extra.is_empty() {
         return ErrorList::new();
     }
