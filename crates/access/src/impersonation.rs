@@ -353,7 +353,8 @@ mod tests {
     #[test]
     fn users_are_built_as_recorded() {
         let admin = User { name: "admin".into(), groups: vec![User::MASTERS.into()], ..User::default() };
-        let cases: [(&[(&str, &str)], &str, &[&str]); 5] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a [&'a str]);
+        let cases: [Case<'_>; 5] = [
             (&[("Impersonate-User", "jane")], "jane", &["system:authenticated"]),
             (&[("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops")], "jane", &["dev", "ops", "system:authenticated"]),
             (

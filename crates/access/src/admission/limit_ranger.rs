@@ -1,7 +1,5 @@
 //! LimitRanger: defaults and bounds on what containers, pods and claims of a namespace may ask for.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 use wheelhouse_meta::quantity::Quantity;
 
@@ -166,9 +164,7 @@ fn claim_errors(range: &Value, claim: &Value) -> Vec<String> {
     let mut errors = Vec::new();
     for limit in limits_of(range, "PersistentVolumeClaim") {
         let bounds = Bounds::of(limit);
-        let sides: [(&str, &BTreeMap<String, Quantity>, fn(&Quantity, &Quantity) -> bool); 2] =
-            [("minimum", &bounds.min, |request, bound| request < bound), ("maximum", &bounds.max, |request, bound| request > bound)];
-        for (word, side, beyond) in sides {
+        let mut check = |word: &str, side: &Resources, beyond: &dyn Fn(&Quantity, &Quantity) -> bool| {
             for (name, bound) in side {
                 let place = format!("{word} {name} usage per PersistentVolumeClaim is {bound}");
                 match requests.get(name) {
@@ -177,7 +173,9 @@ fn claim_errors(range: &Value, claim: &Value) -> Vec<String> {
                     Some(_) => {}
                 }
             }
-        }
+        };
+        check("minimum", &bounds.min, &|request, bound| request < bound);
+        check("maximum", &bounds.max, &|request, bound| request > bound);
     }
     errors
 }

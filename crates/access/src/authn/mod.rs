@@ -32,10 +32,10 @@ const WEBSOCKET_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 pub fn bearer_token(headers: &HeaderMap) -> Option<String> {
     let header = headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()).unwrap_or_default().trim();
     let mut parts = header.splitn(3, ' ');
-    if parts.next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer")) {
-        if let Some(token) = parts.next().filter(|t| !t.is_empty()) {
-            return Some(token.to_owned());
-        }
+    if parts.next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"))
+        && let Some(token) = parts.next().filter(|t| !t.is_empty())
+    {
+        return Some(token.to_owned());
     }
     let upgrade = headers.get(http::header::UPGRADE).and_then(|v| v.to_str().ok()).is_some_and(|v| v.eq_ignore_ascii_case("websocket"));
     if !upgrade {

@@ -71,14 +71,14 @@ pub struct Subject {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Binding {
+pub(super) struct Binding {
     #[serde(skip)]
-    namespace: String,
+    pub(super) namespace: String,
     #[serde(skip)]
-    name: String,
-    role_ref: RoleRef,
+    pub(super) name: String,
+    pub(super) role_ref: RoleRef,
     #[serde(deserialize_with = "nullable")]
-    subjects: Vec<Subject>,
+    pub(super) subjects: Vec<Subject>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -113,11 +113,14 @@ struct Scope {
     by_subject: HashMap<SubjectKey, Vec<Arc<Binding>>>,
 }
 
+/// The rules of one namespace's roles, by name.
+type Roles = HashMap<String, Arc<[Rule]>>;
+
 /// Cloning it costs a reference per namespace; a change then copies the one scope that it touches.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// By namespace, then name; the empty namespace holds ClusterRoles.
-    roles: HashMap<String, Arc<HashMap<String, Arc<[Rule]>>>>,
+    roles: HashMap<String, Arc<Roles>>,
     /// By namespace; the empty namespace holds ClusterRoleBindings.
     scopes: HashMap<String, Arc<Scope>>,
 }
@@ -242,7 +245,7 @@ impl Policy {
 impl Scope {
     fn insert(&mut self, binding: Binding) {
         self.remove(&binding.name);
-        let binding = Arc::new(binding);
+        let binding = shared::binding(binding);
         for key in binding.keys() {
             let named = self.by_subject.entry(key).or_default();
             // One binding may name a subject twice.

@@ -1,16 +1,17 @@
-//! Rules that every cluster has are kept once per process.
+//! Roles and bindings that every cluster has are kept once per process.
 //!
 //! A cluster's bootstrap roles are several hundred rules, which would be the larger part of an idle cluster's policy. Clusters leave
-//! them as they are, so each role that equals its bootstrap form takes the process's copy.
+//! them as they are, so whatever equals its bootstrap form takes the process's copy.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use serde::Deserialize;
 use serde_json::json;
 
-use super::policy::PolicyKind;
+use super::policy::{Binding, PolicyKind};
 use super::rule::Rule;
-use crate::bootstrap::{aggregation, objects, rules_of};
+use crate::bootstrap::{PolicyObject, aggregation, objects, rules_of};
 
 /// `(kind, namespace, name)` of a role.
 type Key = (PolicyKind, String, String);
@@ -24,6 +25,23 @@ pub(super) fn rules(kind: PolicyKind, namespace: &str, name: &str, rules: Vec<Ru
     match SHARED.get(&(kind, namespace.to_owned(), name.to_owned())) {
         Some(shared) if **shared == *rules => Arc::clone(shared),
         _ => rules.into(),
+    }
+}
+
+/// The process's copy of the binding, if it is equal.
+pub(super) fn binding(binding: Binding) -> Arc<Binding> {
+    static SHARED: LazyLock<HashMap<(String, String), Arc<Binding>>> = LazyLock::new(|| {
+        let bindings = objects().iter().filter(|o| matches!(o.kind, PolicyKind::ClusterRoleBinding | PolicyKind::RoleBinding));
+        let read = |o: &PolicyObject| {
+            let body = Binding::deserialize(&o.body).unwrap_or_default();
+            let binding = Binding { namespace: o.namespace.clone(), name: o.name.clone(), ..body };
+            ((o.namespace.clone(), o.name.clone()), Arc::new(binding))
+        };
+        bindings.map(read).collect()
+    });
+    match SHARED.get(&(binding.namespace.clone(), binding.name.clone())) {
+        Some(shared) if **shared == binding => Arc::clone(shared),
+        _ => Arc::new(binding),
     }
 }
 

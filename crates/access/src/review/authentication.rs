@@ -10,9 +10,11 @@ use crate::lookups::Answer;
 use crate::time::rfc3339;
 use crate::user::User;
 
-/// Answers a TokenReview: the body with its `status`. `authenticate` checks a token for one of the given audiences; a review that names
-/// none is about `api_audiences`, this API server's own.
-pub fn token(mut body: Value, api_audiences: &[String], authenticate: &dyn Fn(&str, &[String]) -> Result<Accepted, InvalidToken>) -> Answer<Value> {
+/// Checks a token for one of the given audiences.
+pub type Authenticate<'a> = &'a dyn Fn(&str, &[String]) -> Result<Accepted, InvalidToken>;
+
+/// Answers a TokenReview: the body with its `status`. A review that names no audience is about `api_audiences`, this API server's own.
+pub fn token(mut body: Value, api_audiences: &[String], authenticate: Authenticate<'_>) -> Answer<Value> {
     let token = body["spec"]["token"].as_str().unwrap_or_default().to_owned();
     if token.is_empty() {
         return Err(Box::new(Status::bad_request("token is required for TokenReview in authentication")));

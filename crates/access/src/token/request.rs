@@ -139,7 +139,7 @@ fn bind(request: TokenRequest<'_>, reference: &Value, bound: &mut Bound, lookups
     let version = GroupVersion::parse(api_version).unwrap_or_default();
     let find = |resource: &str, namespace: &str| {
         let found = lookups.get("", resource, namespace, name);
-        found.ok_or_else(|| Status::not_found(&GroupResource::new("", resource), name))
+        found.ok_or_else(|| Box::new(Status::not_found(&GroupResource::new("", resource), name)))
     };
     let uid_of = |object: &Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let uid = match (version.group.as_str(), kind) {
