@@ -1,6 +1,6 @@
 //! When leases end. The store's state knows no time, so every replica keeps the deadlines it has seen, and the leader acts on them.
 //!
-//! A lease's time starts when a replica first sees it and anew whenever its count of renewals moves. A replica that comes to lead
+//! A lease's time starts when a replica first sees it and anew whenever its mark of renewal moves. A replica that comes to lead
 //! gives every lease its full time again, as etcd does: late is harmless, early is not.
 
 use std::collections::BTreeMap;
@@ -137,6 +137,11 @@ mod tests {
         assert_eq!(deadlines.remaining(1, at(18)), Some(Duration::from_secs(1)));
         deadlines.extend_all(at(18));
         assert_eq!(deadlines.expired(at(27)), Vec::<i64>::new());
+        // An id that comes back is another lease, also when nobody looked in between.
+        state.apply(&Command::LeaseRevoke { id: 1 }, 1);
+        state.apply(&Command::LeaseGrant { id: 1, ttl_secs: 100 }, 1);
+        deadlines.observe(state.root(), at(20));
+        assert_eq!(deadlines.remaining(1, at(20)), Some(Duration::from_secs(100)));
         state.apply(&Command::LeaseRevoke { id: 1 }, 1);
         deadlines.observe(state.root(), at(30));
         assert_eq!((deadlines.expired(at(100)), deadlines.remaining(1, at(30))), (Vec::new(), None));

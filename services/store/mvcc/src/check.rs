@@ -36,6 +36,9 @@ fn check_records(root: &Snapshot) -> Result<(), String> {
 fn check_leases(root: &Snapshot) -> Result<(), String> {
     let attached: BTreeSet<_> = root.live.values().filter(|kv| kv.lease != 0).map(|kv| (kv.lease, kv.key.clone())).collect();
     let held: BTreeSet<_> = root.leases.iter().flat_map(|(id, lease)| lease.keys.iter().map(|key| (*id, key.clone()))).collect();
+    let marks: BTreeSet<_> = root.leases.values().map(|lease| lease.renewals).collect();
+    let told_apart = marks.len() == root.leases.len() && marks.last().is_none_or(|last| *last <= root.lease_clock);
+    ensure(told_apart, || format!("marks of leases {marks:?} at clock {}", root.lease_clock))?;
     ensure(attached == held, || format!("records are attached to {attached:?}, leases hold {held:?}"))
 }
 

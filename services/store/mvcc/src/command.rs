@@ -19,7 +19,7 @@ pub enum Command {
     LeaseGrant { id: i64, ttl_secs: i64 },
     /// Deletes the lease's keys as one transaction.
     LeaseRevoke { id: i64 },
-    /// Counts one more renewal. Time is no part of the state: whoever leads starts the lease's full time anew when the count moves,
+    /// Marks the lease as renewed. Time is no part of the state: whoever leads starts the lease's full time anew when the mark moves,
     /// so a renewal may enter on any replica and outlives a change of leader.
     LeaseRenew { id: i64 },
 }

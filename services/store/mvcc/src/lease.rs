@@ -7,7 +7,8 @@ use imbl::OrdSet;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     pub ttl_secs: i64,
-    /// How often it was renewed. A leader that sees it change starts the lease's time anew.
+    /// Which grant or renewal was its last, counted over all leases of the store: never the same twice, not even when an id comes back. A
+    /// leader that sees it change starts the lease's time anew.
     pub renewals: u64,
     /// Live keys that go with it.
     pub keys: OrdSet<Bytes>,

@@ -34,7 +34,7 @@ impl State {
         records: impl IntoIterator<Item = KeyValue>,
         history: impl IntoIterator<Item = StoredBatch>,
     ) -> Result<Self, RestoreError> {
-        let mut root = Snapshot { revision: header.revision.max(FIRST_REVISION), ..Snapshot::default() };
+        let mut root = Snapshot { revision: header.revision.max(FIRST_REVISION), lease_clock: header.lease_clock, ..Snapshot::default() };
         for (id, ttl_secs, renewals) in &header.leases {
             root.leases.insert(*id, Arc::new(Lease { ttl_secs: *ttl_secs, renewals: *renewals, ..Lease::default() }));
         }

@@ -20,6 +20,8 @@ pub struct Snapshot {
     pub(crate) live: OrdMap<Bytes, Arc<KeyValue>>,
     pub(crate) history: History,
     pub(crate) leases: OrdMap<i64, Arc<Lease>>,
+    /// Grants and renewals so far.
+    pub(crate) lease_clock: u64,
     pub(crate) revision: Revision,
     pub(crate) compacted: Revision,
     pub(crate) memory: MemoryUse,

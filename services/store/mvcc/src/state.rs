@@ -103,14 +103,16 @@ impl State {
         if self.root.leases.contains_key(&id) {
             return Refusal::LeaseExists(id).into();
         }
-        self.root.leases.insert(id, Arc::new(Lease { ttl_secs, ..Lease::default() }));
+        self.root.lease_clock += 1;
+        self.root.leases.insert(id, Arc::new(Lease { ttl_secs, renewals: self.root.lease_clock, ..Lease::default() }));
         Applied::without_events(Outcome::LeaseGranted)
     }
 
     fn renew(&mut self, id: i64) -> Applied {
         let Some(lease) = self.root.leases.get_mut(&id) else { return Refusal::LeaseNotFound(id).into() };
         let lease = Arc::make_mut(lease);
-        lease.renewals += 1;
+        self.root.lease_clock += 1;
+        lease.renewals = self.root.lease_clock;
         Applied::without_events(Outcome::LeaseRenewed { ttl_secs: lease.ttl_secs })
     }
 

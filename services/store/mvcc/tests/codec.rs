@@ -72,10 +72,10 @@ fn golden_batch_and_header() {
     let stored = codec::decode_batch(&bytes).expect("what was encoded");
     assert_eq!((stored.revision, stored.events[0].prev.as_ref(), stored.events[1].prev.as_ref()), (8, None, Some(&*old)));
 
-    let header = Header { revision: 9, compacted: 3, leases: vec![(1, 60, 2)] };
+    let header = Header { revision: 9, compacted: 3, lease_clock: 5, leases: vec![(1, 60, 2)] };
     let mut bytes = Vec::new();
     codec::encode_header(&header, &mut bytes);
-    assert_eq!(hex(&bytes), "010903010278".to_owned() + "02");
+    assert_eq!(hex(&bytes), "01090305010278".to_owned() + "02");
     assert_eq!(codec::decode_header(&bytes), Ok(header));
 }
 

@@ -10,14 +10,16 @@ use crate::snapshot::Snapshot;
 pub struct Header {
     pub revision: Revision,
     pub compacted: Revision,
-    /// Id, time to live in seconds, renewals.
+    /// Grants and renewals of leases so far.
+    pub lease_clock: u64,
+    /// Id, time to live in seconds, and which grant or renewal was the last.
     pub leases: Vec<(i64, i64, u64)>,
 }
 
 impl Snapshot {
     pub fn header(&self) -> Header {
         let leases = self.leases().map(|(id, lease)| (id, lease.ttl_secs, lease.renewals)).collect();
-        Header { revision: self.revision(), compacted: self.compacted(), leases }
+        Header { revision: self.revision(), compacted: self.compacted(), lease_clock: self.lease_clock, leases }
     }
 }
 
@@ -25,6 +27,7 @@ pub fn encode_header(header: &Header, out: &mut Vec<u8>) {
     let mut w = begin(out);
     w.unsigned(header.revision);
     w.unsigned(header.compacted);
+    w.unsigned(header.lease_clock);
     w.len(header.leases.len());
     for (id, ttl_secs, renewals) in &header.leases {
         w.signed(*id);
@@ -35,8 +38,8 @@ pub fn encode_header(header: &Header, out: &mut Vec<u8>) {
 
 pub fn decode_header(bytes: &[u8]) -> Result<Header, CodecError> {
     let mut r = open(bytes)?;
-    let (revision, compacted) = (r.unsigned()?, r.unsigned()?);
+    let (revision, compacted, lease_clock) = (r.unsigned()?, r.unsigned()?, r.unsigned()?);
     let leases = (0..r.len()?).map(|_| Ok((r.signed()?, r.signed()?, r.unsigned()?))).collect::<Result<_, CodecError>>()?;
     r.end()?;
-    Ok(Header { revision, compacted, leases })
+    Ok(Header { revision, compacted, lease_clock, leases })
 }
