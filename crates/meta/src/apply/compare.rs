@@ -25,10 +25,6 @@ impl Comparison {
         }
         self
     }
-
-    pub(super) fn changed(&self) -> Set {
-        self.modified.union(&self.added)
-    }
 }
 
 /// Compares two objects of one type. `metadata.managedFields`, which nobody owns, is passed over.

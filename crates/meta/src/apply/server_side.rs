@@ -14,7 +14,7 @@ use super::merge::merge;
 use super::remove::remove_items;
 use super::set::Set;
 use super::typed::{field_set, validate};
-use super::update::{Taken, UNOWNED, is_same, reconcile, record_update, set_managed_fields};
+use super::update::{Changes, UNOWNED, is_same, reconcile, record_update, set_managed_fields};
 use crate::gvk::GroupVersionKind;
 use crate::object::Object;
 use crate::status::Status;
@@ -131,12 +131,14 @@ impl Operands<'_> {
 
         let merged = self.prune(merged, &managed, &id, last.as_ref());
         let comparison = compare(self.live, &merged, self.schema).without(&reset);
-        let objects = (self.live, &merged);
-        let taken = Taken::find(&mut managed, Some(id.clone()), &comparison, self.manager, objects, self.versions);
-        if !force && !taken.conflicts.0.is_empty() {
-            return Err(taken.conflicts);
+        let mut changes = Changes::new(comparison, self.manager, (self.live, &merged), self.versions);
+        if !force {
+            let conflicts = changes.conflicts(&managed, &id);
+            if !conflicts.0.is_empty() {
+                return Err(conflicts);
+            }
         }
-        taken.take(&mut managed);
+        changes.take_from(&mut managed, Some(&id));
 
         if let Some(owned) = managed.owners.get_mut(&id) {
             owned.set.subtract(&UNOWNED);

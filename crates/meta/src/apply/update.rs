@@ -83,10 +83,10 @@ pub(super) fn set_managed_fields(object: &mut Value, managed: &Managed) {
 pub(super) fn record_update(live: &Value, new: &Value, managed: Managed, manager: &Manager<'_>, schema: &Schema, versions: &dyn Versions) -> Managed {
     let mut managed = reconcile(managed, versions);
     let comparison = compare(live, new, schema).without(&Set::from_fields(manager.reset_fields));
-    let taken = Taken::find(&mut managed, None, &comparison, manager, (live, new), versions);
-    taken.take(&mut managed);
+    let mut changes = Changes::new(comparison, manager, (live, new), versions);
+    changes.take_from(&mut managed, None);
 
-    let mut set = comparison.changed();
+    let mut set = changes.into_changed();
     set.subtract(&UNOWNED);
     if !set.is_empty() {
         let id = ManagerId::new(manager.name, Operation::Update, manager.api_version, manager.subresource);
@@ -112,62 +112,85 @@ pub(super) fn reconcile(mut managed: Managed, versions: &dyn Versions) -> Manage
     managed
 }
 
-/// What a change from one object to another takes from other managers.
-pub(super) struct Taken {
-    /// The paths it changed, of those each manager owns.
-    pub(super) conflicts: Conflicts,
-    /// The paths it removed, in each version that a manager uses.
-    removed: BTreeMap<String, Set>,
-    exempt: Option<ManagerId>,
+/// What a write changed, in the version of each manager.
+pub(super) struct Changes<'a> {
+    manager: &'a Manager<'a>,
+    /// Before and after, in the version of the write.
+    objects: (&'a Value, &'a Value),
+    versions: &'a dyn Versions,
+    own: Change,
+    /// `None` where there is no conversion any more.
+    others: BTreeMap<String, Option<Change>>,
 }
 
-impl Taken {
-    /// Looks through all managers but `exempt`. Those of versions that can not be converted to any more are dropped.
-    pub(super) fn find(
-        managed: &mut Managed,
-        exempt: Option<ManagerId>,
-        comparison: &Comparison,
-        manager: &Manager<'_>,
-        objects: (&Value, &Value),
-        versions: &dyn Versions,
-    ) -> Self {
-        let mut taken = Self { conflicts: Conflicts::default(), removed: BTreeMap::new(), exempt };
-        // The changed paths by version; `None` where there is no conversion.
-        let mut changed: BTreeMap<String, Option<Set>> = BTreeMap::new();
-        changed.insert(manager.api_version.to_owned(), Some(comparison.changed()));
-        taken.removed.insert(manager.api_version.to_owned(), comparison.removed.clone());
-        managed.owners.retain(|id, owned| {
-            if Some(id) == taken.exempt.as_ref() {
-                return true;
-            }
-            let changed = changed.entry(owned.api_version.clone()).or_insert_with(|| {
-                let schema = versions.schema(&owned.api_version)?;
-                let old = versions.convert(objects.0, &owned.api_version)?;
-                let new = versions.convert(objects.1, &owned.api_version)?;
-                let comparison = compare(&old, &new, schema).without(&Set::from_fields(manager.reset_fields));
-                taken.removed.insert(owned.api_version.clone(), comparison.removed.clone());
-                Some(comparison.changed())
-            });
-            let Some(changed) = changed else { return false };
-            let conflicts = owned.set.intersection(changed);
-            if !conflicts.is_empty() {
-                taken.conflicts.0.insert(id.clone(), conflicts);
-            }
-            true
-        });
-        taken
+/// The paths changed or added, and the paths removed.
+struct Change {
+    changed: Set,
+    removed: Set,
+}
+
+impl From<Comparison> for Change {
+    fn from(comparison: Comparison) -> Self {
+        let mut changed = comparison.added;
+        changed.extend(comparison.modified);
+        Self { changed, removed: comparison.removed }
+    }
+}
+
+impl<'a> Changes<'a> {
+    /// `comparison` is that of the objects, without reset fields.
+    pub(super) fn new(comparison: Comparison, manager: &'a Manager<'a>, objects: (&'a Value, &'a Value), versions: &'a dyn Versions) -> Self {
+        Self { manager, objects, versions, own: comparison.into(), others: BTreeMap::new() }
     }
 
-    pub(super) fn take(&self, managed: &mut Managed) {
-        for (id, owned) in managed.owners.iter_mut().filter(|(id, _)| Some(*id) != self.exempt.as_ref()) {
-            if let Some(conflicts) = self.conflicts.0.get(id) {
-                owned.set.subtract(conflicts);
-            }
-            if let Some(removed) = self.removed.get(&owned.api_version) {
-                owned.set.subtract(removed);
+    /// The same change seen in another version.
+    fn in_version(&mut self, api_version: &str) -> Option<&Change> {
+        if api_version == self.manager.api_version {
+            return Some(&self.own);
+        }
+        if !self.others.contains_key(api_version) {
+            let change = self.convert(api_version);
+            self.others.insert(api_version.to_owned(), change);
+        }
+        self.others.get(api_version)?.as_ref()
+    }
+
+    fn convert(&self, api_version: &str) -> Option<Change> {
+        let schema = self.versions.schema(api_version)?;
+        let old = self.versions.convert(self.objects.0, api_version)?;
+        let new = self.versions.convert(self.objects.1, api_version)?;
+        Some(compare(&old, &new, schema).without(&Set::from_fields(self.manager.reset_fields)).into())
+    }
+
+    /// What of the change belongs to others than `exempt`.
+    pub(super) fn conflicts(&mut self, managed: &Managed, exempt: &ManagerId) -> Conflicts {
+        let mut conflicts = Conflicts::default();
+        for (id, owned) in managed.owners.iter().filter(|(id, _)| *id != exempt) {
+            let Some(change) = self.in_version(&owned.api_version) else { continue };
+            let set = owned.set.intersection(&change.changed);
+            if !set.is_empty() {
+                conflicts.0.insert(id.clone(), set);
             }
         }
-        managed.drop_empty();
+        conflicts
+    }
+
+    /// Takes what changed and what is gone from all managers but `exempt`. Those whose version is gone lose everything.
+    pub(super) fn take_from(&mut self, managed: &mut Managed, exempt: Option<&ManagerId>) {
+        managed.owners.retain(|id, owned| {
+            if Some(id) == exempt {
+                return true;
+            }
+            let Some(change) = self.in_version(&owned.api_version) else { return false };
+            owned.set.subtract(&change.changed);
+            owned.set.subtract(&change.removed);
+            !owned.set.is_empty()
+        });
+    }
+
+    /// The paths changed or added, in the version of the write.
+    pub(super) fn into_changed(self) -> Set {
+        self.own.changed
     }
 }
 
