@@ -39,7 +39,6 @@ fn recorded() -> Recorded {
 fn label_selectors_match_and_fail_as_upstream() {
     let recorded = recorded();
     for case in &recorded.labels {
-        // The server sees every object of the namespace; one without labels is always among them.
         let outcome = LabelSelector::parse(&case.selector).map_err(|e| e.to_string()).map(|selector| {
             let matching = recorded.objects.iter().filter(|(_, labels)| selector.matches(Some(labels)));
             matching.map(|(name, _)| name.clone()).collect()
