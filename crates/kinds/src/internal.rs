@@ -234,6 +234,11 @@ fn pod_spec(map: &serde_json::Map<String, Value>, fields: &Struct) -> Ordered {
         && let Ordered::Object(rest) = struct_without_tags(map.get("securityContext"), inner)
     {
         context.extend(rest);
+        // The versioned struct has these two the other way round.
+        let place = |name: &str, fields: &[(String, Ordered)]| fields.iter().position(|f| f.0 == name);
+        if let (Some(sysctls), Some(policy)) = (place("Sysctls", &context), place("FSGroupChangePolicy", &context)) {
+            context.swap(sysctls, policy);
+        }
     }
     out.push(("SecurityContext".to_owned(), Ordered::Object(context)));
     out.extend(some(AFTER));

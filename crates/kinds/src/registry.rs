@@ -195,7 +195,7 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
-    use crate::{apps, coordination, core, discovery, policy, rbac, scheduling};
+    use crate::{apps, batch, coordination, core, discovery, policy, rbac, scheduling};
     vec![
         typed::<core::configmap::ConfigMapKind>(),
         typed::<core::endpoints::EndpointsKind>(),
@@ -217,6 +217,8 @@ fn builtin() -> Vec<Arc<dyn Kind>> {
         typed::<apps::deployment::DeploymentKind>(),
         typed::<apps::replicaset::ReplicaSetKind>(),
         typed::<apps::statefulset::StatefulSetKind>(),
+        typed::<batch::cronjob::CronJobKind>(),
+        typed::<batch::job::JobKind>(),
         typed::<coordination::lease::LeaseKind>(),
         typed::<discovery::endpointslice::EndpointSliceKind>(),
         typed::<policy::poddisruptionbudget::PodDisruptionBudgetKind>(),

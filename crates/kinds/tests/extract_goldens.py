@@ -32,6 +32,7 @@ def concrete(value):
         if value == "<nodePort>":
             return 30001
         value = value.replace("<microtime>", MICROTIME).replace("<time>", TIME)
+        value = re.sub(r"<uid:(\d+)>", r"uid-\1", value)
         return re.sub(r"<clusterIP:(\d+)>", r"10.96.1.\1", value)
     return value
 
@@ -167,7 +168,7 @@ def play(root, area, name, emit):
         invalid = re.match(r'^\S+ "[^"]*" is invalid: (.*)$', message, re.S) if answer["status"] == 422 else None
         result = {}
         if invalid:
-            result = {"errors": invalid.group(1)}
+            result = {"errors": concrete(invalid.group(1))}
         elif answer["status"] in (200, 201) and got.get("kind") != "Status":
             result = {"stored": got}
         if result and warnings:

@@ -155,6 +155,8 @@ impl Player<'_> {
         let (info, kind) = (self.entry.info(), self.entry.kind().expect("a stored kind"));
         let mut value = self.decode(self.field("in").expect("a body"))?;
         value["metadata"]["creationTimestamp"] = CREATED.into();
+        let uid = self.field("stored").and_then(|s| s["metadata"]["uid"].as_str().map(str::to_owned));
+        value["metadata"]["uid"] = uid.unwrap_or_else(|| "uid-1".to_owned()).into();
         value["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
         if info.generation {
             value["metadata"]["generation"] = 1.into();

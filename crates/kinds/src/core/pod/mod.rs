@@ -10,6 +10,8 @@ mod qos;
 pub mod state;
 mod strategy;
 pub mod template;
+#[cfg(test)]
+mod tests;
 mod update;
 pub mod validate;
 

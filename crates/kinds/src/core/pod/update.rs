@@ -1,12 +1,17 @@
 //! What may change of a Pod, request by request.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, Toleration};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, EphemeralContainer, Pod, PodSpec, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use wheelhouse_meta::gotext::quote;
 use wheelhouse_meta::validation as names;
 
 use super::validate;
 use crate::internal;
 use crate::prelude::*;
 
+const EPHEMERAL_CONTAINER: &str = "io.k8s.api.core.v1.EphemeralContainer";
 const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
                          additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
@@ -118,14 +123,16 @@ pub fn ephemeral_containers(new: &Pod, old: &Pod) -> ErrorList {
     let spec = Path::new("spec");
     let path = spec.child("ephemeralContainers");
     for old in &old {
-        match new.iter().enumerate().find(|(_, c)| c.name == old.name) {
+        match new.iter().find(|c| c.name == old.name) {
             None => {
-                let why = format!("existing ephemeral containers {:?} may not be removed\n", old.name);
+                let why = format!("existing ephemeral containers {} may not be removed\n", quote(&old.name));
                 errors.push(FieldError::forbidden(&path, why));
             }
-            Some((at, container)) if container != old => {
-                let why = format!("existing ephemeral containers {:?} may not be changed\n", old.name);
-                errors.push(FieldError::forbidden(&path.index(at), why));
+            Some(container) if container != old => {
+                let lines = |c: &EphemeralContainer| internal::untagged(&serde_json::to_value(c).unwrap_or_default(), EPHEMERAL_CONTAINER).lines();
+                let difference = internal::unified_difference(&lines(old), &lines(container));
+                let why = format!("existing ephemeral containers {} may not be changed\n{difference}", quote(&old.name));
+                errors.push(FieldError::forbidden(&path, why));
             }
             Some(_) => {}
         }
@@ -141,12 +148,35 @@ pub fn resize(new: &Pod, old: &Pod) -> ErrorList {
         return errors;
     }
     validate::pod(new, &mut errors);
+    if !errors.is_empty() {
+        return errors;
+    }
+    if others_changed(new, old) {
+        errors.push(FieldError::forbidden(&spec, "only cpu and memory resources are mutable"));
+    }
     let class = |pod: &Pod| pod.spec.as_ref().map(super::qos_class);
     if class(new) != class(old) {
         let why = "Pod QOS Class may not change as a result of resizing";
         errors.push(FieldError::invalid(&spec, class(new).unwrap_or_default(), why));
     }
     errors
+}
+
+/// Whether any container's resources differ beside CPU and memory.
+fn others_changed(new: &Pod, old: &Pod) -> bool {
+    let others = |amounts: &Option<BTreeMap<String, Quantity>>| -> Vec<(String, Quantity)> {
+        let kept = amounts.iter().flatten().filter(|(name, _)| !matches!(name.as_str(), "cpu" | "memory"));
+        kept.map(|(name, amount)| (name.clone(), amount.clone())).collect()
+    };
+    let of = |pod: &Pod| -> Vec<_> {
+        let spec = pod.spec.clone().unwrap_or_default();
+        let containers = spec.containers.iter().chain(items(&spec.init_containers));
+        containers
+            .map(|c| c.resources.clone().unwrap_or_default())
+            .map(|r| (others(&r.limits), others(&r.requests), r.claims.unwrap_or_default()))
+            .collect()
+    };
+    of(new) != of(old)
 }
 
 pub fn status(new: &Pod, old: &Pod) -> ErrorList {
