@@ -8,7 +8,7 @@ use crate::list::options::ListOptions;
 use crate::list::{Scope, list};
 use crate::registry::{Call, binding, collection, create, delete, eviction, get, patch, scale, update};
 use crate::request::{Answer, media};
-use crate::resource::Target;
+use crate::resource::{Resource, Target};
 use crate::respond::Reply;
 use crate::watch::{WatchContext, watch};
 use crate::reviews;
@@ -19,6 +19,7 @@ pub async fn dispatch(call: &Call<'_>, method: &Method) -> Answer<Reply> {
         return Err(Status::unsupported_media_type_by_router().into());
     }
     media::check_route_accept(call.headers, watchable)?;
+    call.warn(deprecation(call.resource()).map(str::to_owned));
     if !call.resource().is_stored() {
         return if call.resource().is("", "bindings") { binding::bind(call).await } else { reviews::review(call).await };
     }
@@ -43,6 +44,15 @@ pub async fn dispatch(call: &Call<'_>, method: &Method) -> Answer<Reply> {
             (Action::Token, _) => reviews::token(call).await,
             _ => Err(Status::method_not_allowed().into()),
         },
+    }
+}
+
+/// What every answer about a deprecated kind warns of.
+fn deprecation(resource: &Resource) -> Option<&'static str> {
+    match resource.info().plural {
+        "endpoints" if resource.is("", "endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        "componentstatuses" if resource.is("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
     }
 }
 

@@ -33,6 +33,7 @@ pub struct Resource {
     pub stored_api_version: String,
     /// `deployments.apps`, as served.
     pub group_resource: GroupResource,
+    /// As stored: what validation errors name.
     pub group_kind: GroupKind,
     /// Of the served version; `Any` for a kind that has no schema.
     pub schema: Schema,
@@ -58,7 +59,7 @@ impl Resource {
             api_version: api_version(entry.group, entry.version),
             stored_api_version: api_version(info.group, info.version),
             group_resource: GroupResource::new(entry.group, info.plural),
-            group_kind: GroupKind::new(entry.group, info.kind),
+            group_kind: GroupKind::new(info.group, info.kind),
             schema: schema(entry.group, entry.version),
             stored_schema: schema(info.group, info.version),
             prefix: format!("{ROOT}{folder}/{}/", info.plural),

@@ -10,6 +10,9 @@ use crate::registry::{Call, fields};
 use crate::request::{Answer, decode, media};
 use crate::respond::Reply;
 
+/// Seconds that a token lasts when the request does not say.
+const DEFAULT_EXPIRATION: i64 = 3600;
+
 /// `POST` to one of the review resources.
 pub async fn review(call: &Call<'_>) -> Answer<Reply> {
     let resource = call.resource();
@@ -38,11 +41,18 @@ pub async fn token(call: &Call<'_>) -> Answer<Reply> {
     let decoded = decode::body(call.body, media::body_encoding(call.headers)?, expected, options.validation)?;
     call.warn(decoded.warnings);
     let mut body = decoded.object;
+    if body["spec"]["expirationSeconds"].is_null() {
+        body["spec"]["expirationSeconds"] = DEFAULT_EXPIRATION.into();
+    }
     wheelhouse_schema::normalise(&mut body, &schema);
     fields::record_in(call, &mut body, "authentication.k8s.io/v1", &schema, &options.manager);
     let id = uuid::Uuid::new_v4().to_string();
+    let managed = body["metadata"]["managedFields"].clone();
     let mut answer = call.server.security.token_request(call.namespace(), call.name(), body, &id).await?;
     decode::set_type(&mut answer, "authentication.k8s.io/v1", "TokenRequest");
+    if managed.is_array() {
+        answer["metadata"]["managedFields"] = managed;
+    }
     Ok(Reply::new(StatusCode::CREATED, media.encoding.media_type(), encode_value(&answer, media.encoding)?))
 }
 

@@ -109,7 +109,9 @@ async fn resume(storage: &Storage, prefix: &Bytes, end: Bytes, options: ListOpti
             Err(ExactError::Other(status)) => return Err(status),
         },
     };
-    Ok(page(storage, records, prefix, start, end, options.limit, options.selection))
+    // As for a first page: with version 0 the rest comes whole.
+    let limit = if options.resource_version == "0" { 0 } else { options.limit };
+    Ok(page(storage, records, prefix, start, end, limit, options.selection))
 }
 
 /// The smallest range that can hold what is selected.

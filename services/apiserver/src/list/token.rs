@@ -3,13 +3,20 @@
 //! `start` is relative to the list's prefix. A revision of -1 resumes an inconsistent list: at the newest revision, whatever it is.
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use wheelhouse_base::Revision;
 use wheelhouse_meta::Status;
 
 use crate::request::Answer;
 use crate::request::decode::go_syntax_error;
+
+/// Go's decoder does not mind bits that are left over.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true).with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
+);
 
 const VERSION: &str = "meta.k8s.io/v1";
 
@@ -44,7 +51,7 @@ impl Continue {
     }
 
     fn read(text: &str) -> Result<Self, String> {
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| "continue key is not valid: illegal base64 data".to_owned())?;
+        let bytes = LENIENT.decode(text.trim_end_matches('=')).map_err(|_| "continue key is not valid: illegal base64 data".to_owned())?;
         let token: Token =
             serde_json::from_slice(&bytes).map_err(|error| format!("continue key is not valid: {}", go_syntax_error(&bytes, &error)))?;
         if token.v != VERSION {

@@ -4,7 +4,7 @@ use wheelhouse_meta::Reason;
 
 use super::Call;
 use super::delete::{DeleteOptions, remove};
-use crate::encode::{Item, ListTail};
+use crate::encode::Item;
 use crate::list::options::ListOptions;
 use crate::list::{Scope, select};
 use crate::request::Answer;
@@ -17,7 +17,7 @@ pub async fn delete_collection(call: &Call<'_>) -> Answer<Reply> {
     let options = DeleteOptions::parse(call)?;
     let scope = Scope { form: &form, namespace: call.namespace() };
     let page = select(&call.server.storage, &scope, list).await?;
-    let revision = page.revision;
+    let (revision, tail) = (page.revision, page.tail.clone());
     let records = page.into_records();
     let resource = call.resource();
     for record in &records {
@@ -30,7 +30,7 @@ pub async fn delete_collection(call: &Call<'_>) -> Answer<Reply> {
         }
     }
     let mut out = Vec::new();
-    form.push_list_head(&mut out, revision, &ListTail::default());
+    form.push_list_head(&mut out, revision, &tail);
     for (at, record) in records.iter().enumerate() {
         if at > 0 {
             out.push(b',');

@@ -52,6 +52,11 @@ async fn store(call: &Call<'_>, prepared: Value, name: &str, options: &WriteOpti
     loop {
         let current = writer.current()?;
         let decided = match &current {
+            // Upstream allocates first, so a fixed address that is taken is the error, even by the Service of this name.
+            Some(_) if resource.is("", "services") => match finish(call, prepared.clone(), options, writer.snapshot()).await {
+                Err(status) if status.is(wheelhouse_meta::Reason::Invalid) => Err(status),
+                _ => Err(Status::already_exists(&resource.group_resource, name).into()),
+            },
             Some(_) => Err(Status::already_exists(&resource.group_resource, name).into()),
             None => finish(call, prepared.clone(), options, writer.snapshot()).await,
         };

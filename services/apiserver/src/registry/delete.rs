@@ -112,6 +112,12 @@ impl DeleteOptions {
         let schema = wheelhouse_schema::catalog().kind("", "v1", "DeleteOptions").map_or(wheelhouse_schema::Schema::Any, |kind| kind.schema.clone());
         let body = strip_type(call.body, encoding);
         let expected = decode::Expected { api_version: "v1", kind: "DeleteOptions", schema: &schema };
+        if encoding == Encoding::Json
+            && let Err(error) = serde_json::from_slice::<Value>(call.body)
+        {
+            let why = decode::go_syntax_error(call.body, &error);
+            return Err(Status::bad_request(format!("couldn't get version/kind; json parse error: {why}")).into());
+        }
         let decoded = decode::body(&body, encoding, expected, FieldValidation::Ignore)?;
         Ok(decoded.object)
     }
@@ -250,7 +256,12 @@ enum Grace {
 }
 
 fn grace(resource: &Resource, object: &mut Value, options: &DeleteOptions, now: Timestamp) -> Grace {
-    let Some(default) = resource.kind().grace_period(object) else { return Grace::None };
+    // A pod that no node runs goes at once, but by the same steps as one whose node has stopped it.
+    let default = match resource.kind().grace_period(object) {
+        Some(default) => default,
+        None if resource.is("", "pods") => 0,
+        None => return Grace::None,
+    };
     let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     let metadata = object.metadata_mut();
     let running = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64);

@@ -12,7 +12,7 @@ use crate::resource::Resource;
 
 const STATUS: &[&[&str]] = &[&["status"]];
 const SPEC: &[&[&str]] = &[&["spec"]];
-const SPEC_AND_METADATA: &[&[&str]] = &[&["spec"], &["metadata"]];
+const SPEC_AND_LABELS: &[&[&str]] = &[&["spec"], &["metadata", "labels"]];
 
 /// Records an update or a creation (`live` is `None`) in the served version.
 pub fn update(call: &Call<'_>, live: Option<&Value>, new: &mut Value, manager: &str) -> Answer<()> {
@@ -78,8 +78,7 @@ fn manager_of<'a>(call: &Call<'a>, name: &'a str) -> Manager<'a> {
 fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&'static str]] {
     match subresource {
         "" if resource.subresource("status").is_some() => STATUS,
-        // Status updates of these kinds keep the labels and annotations of the object.
-        "status" if resource.is("apps", "deployments") || resource.is("batch", "jobs") => SPEC_AND_METADATA,
+        "status" if resource.is("apps", "deployments") => SPEC_AND_LABELS,
         "status" => SPEC,
         "resize" | "ephemeralcontainers" => STATUS,
         _ => &[],

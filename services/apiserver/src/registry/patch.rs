@@ -13,8 +13,8 @@ use wheelhouse_schema::FieldValidation;
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Current, Step, Writer};
 use super::{Call, create, fields, meta, update};
-use crate::request::media::{self, APPLY_YAML, Encoding, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH};
-use crate::request::{Answer, decode};
+use crate::request::media::{self, APPLY_YAML, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH};
+use crate::request::{Answer, decode, gojson};
 use crate::respond::Reply;
 
 /// The media types that a PATCH may have, in upstream's order.
@@ -59,7 +59,7 @@ async fn apply(call: &Call<'_>) -> Answer<Reply> {
     let form = call.form()?;
     let options = WriteOptions::parse(call, OptionsKind::Apply)?;
     let resource = call.resource();
-    let applied = applied_body(call, options.validation)?;
+    let applied = applied_body(call, &resource.api_version, resource.info().kind)?;
     let mut writer = Writer::begin(call, resource, call.key(), options.dry_run);
     let written = loop {
         let current = writer.current()?;
@@ -77,44 +77,45 @@ async fn merge(call: &Call<'_>, applied: &Value, current: Option<&Current>, opti
             return Err(Status::not_found(&call.resource().group_resource, call.name()).into());
         }
         let mut new = fields::merge(call, None, applied, options)?;
+        finish_merge(call, &mut new)?;
         meta::wipe_system_fields(&mut new);
+        new.metadata_mut().remove("resourceVersion");
         create::default(call, &mut new);
         let new = create::prepare_tracked(call, new, options, 0).await?;
         return create::finish(call, new, options, snapshot).await;
     };
     let live = update::served(call, current);
     let mut new = fields::merge(call, Some(&live), applied, options)?;
+    finish_merge(call, &mut new)?;
     create::default(call, &mut new);
     update::apply(call, new, current, options, snapshot).await
 }
 
-/// The body of an apply, as it stands: defaults must not become owned.
-fn applied_body(call: &Call<'_>, validation: FieldValidation) -> Answer<Value> {
+/// The merged object must be the path's.
+fn finish_merge(call: &Call<'_>, new: &mut Value) -> Answer<()> {
+    if new.name().is_empty() {
+        new.metadata_mut().insert("name".into(), call.name().into());
+    }
+    update::check_names(call, new)?;
+    meta::place(new, call.namespace())
+}
+
+/// The body of an apply exactly as sent: neither defaults nor the path's namespace must become owned, and an unknown field is the merge's error.
+pub fn applied_body(call: &Call<'_>, api_version: &str, kind: &str) -> Answer<Value> {
     let value: Value = serde_norway::from_slice(call.body).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
-    if !value.is_object() {
-        return Err(Status::bad_request(format!("error decoding YAML: cannot unmarshal {} into an object", decode::json_type(&value))).into());
+    let sent = value.group_version_kind().unwrap_or_default();
+    if !value.is_object() || sent.kind.is_empty() {
+        return Err(Status::bad_request(format!("invalid object type: {sent}")).into());
     }
-    let resource = call.resource();
-    let (version, kind) = (value.api_version(), value.kind());
-    if version != resource.api_version {
-        let wanted = &resource.api_version;
-        let message = format!("Incorrect version specified in apply patch. Specified patch version: {version}, expected: {wanted}");
+    let (sent_version, sent_kind) = (value.api_version(), value.kind());
+    if sent_version != api_version {
+        let message = format!("Incorrect version specified in apply patch. Specified patch version: {sent_version}, expected: {api_version}");
         return Err(Status::bad_request(message).into());
     }
-    if kind != resource.info().kind {
-        let message = format!("Incorrect kind specified in apply patch. Specified: {kind}, expected: {}", resource.info().kind);
-        return Err(Status::bad_request(message).into());
+    if sent_kind != kind {
+        return Err(Status::bad_request(format!("invalid object type: {sent}")).into());
     }
-    let text = Bytes::from(serde_json::to_vec(&value).map_err(Status::internal_error)?);
-    let decoded = decode::body(&text, Encoding::Json, call.expected(), validation)?;
-    call.warn(decoded.warnings);
-    let mut applied = decoded.object;
-    if applied.name().is_empty() {
-        applied.metadata_mut().insert("name".into(), call.name().into());
-    }
-    update::check_names(call, &applied)?;
-    meta::place(&mut applied, call.namespace())?;
-    Ok(applied)
+    Ok(value)
 }
 
 /// A patch of one of the three older kinds.
@@ -151,7 +152,7 @@ pub fn is_patch_type(kind: &str) -> bool {
 
 /// Drops what the schema does not know. A result that is no object of the kind is the patch's fault.
 fn pruned(call: &Call<'_>, patched: Value, validation: FieldValidation) -> Answer<Value> {
-    let shown = BadValue::from(wheelhouse_meta::gotext::json(&patched));
+    let shown = BadValue::from(gojson::sorted_at_the_top(&patched, &call.resource().schema));
     match decode::prune(patched, call.expected(), validation) {
         Ok(decoded) => {
             call.warn(decoded.warnings);

@@ -6,6 +6,7 @@ use wheelhouse_access::admission::Operation;
 use wheelhouse_kinds::RequestContext;
 use wheelhouse_meta::Status;
 use wheelhouse_meta::field::{FieldError, Path};
+use wheelhouse_meta::gvk::GroupKind;
 use wheelhouse_meta::object::Object;
 use wheelhouse_mvcc::Snapshot;
 
@@ -61,7 +62,9 @@ async fn make(call: &Call<'_>, mut new: Value, options: &WriteOptions, snapshot:
 /// 201 for what was made, 200 otherwise.
 pub fn reply(form: &crate::encode::Form, written: &Written) -> Answer<Reply> {
     let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-    object_reply(form, code, written.revision, &written.value)
+    // An object that this update let go is shown with the version it had.
+    let revision = if written.removed { written.replaced } else { written.revision };
+    object_reply(form, code, revision, &written.value)
 }
 
 /// The live object in the served version.
@@ -76,6 +79,10 @@ pub fn served(call: &Call<'_>, current: &Current) -> Value {
 /// The body's name and namespace must be the path's.
 pub fn check_names(call: &Call<'_>, object: &Value) -> Answer<()> {
     let name = object.name();
+    if name.is_empty() {
+        let message = format!("the name of the object ({} based on URL) was undeterminable: name must be provided", call.name());
+        return Err(Status::bad_request(message).into());
+    }
     if name != call.name() {
         let message = format!("the name of the object ({name}) does not match the name on the URL ({})", call.name());
         return Err(Status::bad_request(message).into());
@@ -109,7 +116,9 @@ pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: 
         None => {
             let path = Path::new("metadata");
             let errors = vec![FieldError::invalid(&path.child("resourceVersion"), json!(0), "must be specified for an update")].into();
-            return Err(Status::invalid(&resource.group_kind, call.name(), &errors).into());
+            // Upstream names the resource here, where a kind belongs.
+            let named = GroupKind::new(resource.info().group, resource.info().plural);
+            return Err(Status::invalid(&named, call.name(), &errors).into());
         }
         Some(revision) if revision != current.record.mod_revision => {
             return Err(Status::optimistic_lock(&resource.group_resource, call.name()).into());
@@ -124,14 +133,20 @@ pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: 
         version: resource.entry.version,
         ..RequestContext::default()
     };
+    // Who owns what is decided already; a kind that restores the rest of the metadata must not undo it.
+    let managed = new.metadata_mut().get("managedFields").cloned();
     let verdict = resource.kind().prepare_update(&mut new, old, &cx);
+    match managed {
+        Some(managed) => new.metadata_mut().insert("managedFields".into(), managed),
+        None => new.metadata_mut().remove("managedFields"),
+    };
     let mut errors = meta::check_update(resource, &new, old);
     errors.extend(verdict.errors);
     if !errors.is_empty() {
         return Err(Status::invalid(&resource.group_kind, new.name(), &errors).into());
     }
     call.warn(verdict.warnings);
-    if resource.info().generation && resource.kind().spec_changed(&new, old) {
+    if resource.info().generation && call.subresource() != "status" && resource.kind().spec_changed(&new, old) {
         let generation = old.metadata().and_then(|m| m.get("generation")).and_then(Value::as_i64).unwrap_or(0);
         new.metadata_mut().insert("generation".into(), json!(generation + 1));
     }

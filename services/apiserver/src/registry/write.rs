@@ -59,10 +59,11 @@ impl Also {
 pub struct Written {
     /// 0 for a dry run of a creation.
     pub revision: Revision,
+    /// The revision that the object had before; 0 if it was not there.
+    pub replaced: Revision,
     pub value: Bytes,
     pub created: bool,
     pub removed: bool,
-    pub unchanged: bool,
 }
 
 /// One write on its way: hand out the record, take the decision, say whether it is done.
@@ -116,7 +117,7 @@ impl<'a> Writer<'a> {
             Step::Unchanged => {
                 let Some(current) = current else { return Err(Status::internal_error("nothing was decided about an absent object").into()) };
                 let value = current.record.value.clone();
-                return Ok(Some(Written { revision, value, created: false, removed: false, unchanged: true }));
+                return Ok(Some(Written { revision, replaced: revision, value, created: false, removed: false }));
             }
             Step::Put { object, also } => (object, also, false),
             Step::Remove { object, also } => (object, also, true),
@@ -124,13 +125,13 @@ impl<'a> Writer<'a> {
         let value = stored::encode(&object);
         let created = revision == 0;
         if self.dry_run {
-            return Ok(Some(Written { revision, value, created, removed, unchanged: false }));
+            return Ok(Some(Written { revision, replaced: revision, value, created, removed }));
         }
         let lease = lease(self.call, &self.resource).await?;
         let txn = transaction(&self.key, revision, (!removed).then(|| value.clone()), also, lease);
         let outcome = storage.commit(txn, self.call.fence, &self.resource.group_resource).await?;
         if outcome.succeeded {
-            return Ok(Some(Written { revision: outcome.revision, value, created, removed, unchanged: false }));
+            return Ok(Some(Written { revision: outcome.revision, replaced: revision, value, created, removed }));
         }
         if self.attempts >= MAX_ATTEMPTS {
             return Err(Status::optimistic_lock(&self.resource.group_resource, self.call.name()).into());

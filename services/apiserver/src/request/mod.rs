@@ -1,6 +1,7 @@
 //! Reading a request: path, query, media types and body.
 
 pub mod decode;
+pub mod gojson;
 pub mod media;
 pub mod path;
 pub mod query;

@@ -48,10 +48,6 @@ impl EventCache {
         Watching { cache: Arc::clone(self), resource }
     }
 
-    /// Open watches of all resources.
-    pub fn watches(&self) -> usize {
-        self.0.lock().watches.values().sum()
-    }
 }
 
 impl Watching {

@@ -59,6 +59,10 @@ pub struct WatchContext<'a> {
 
 /// Answers a watch. `namespace` is empty for all namespaces.
 pub async fn watch(cx: WatchContext<'_>, form: Form, namespace: &str, options: ListOptions) -> Answer<Reply> {
+    if let View::PartialList { .. } = form.media.view {
+        // An event holds one object, which is no list: upstream begins the answer and ends it at the first one.
+        return Ok(Reply::ok("application/json", Body::empty()));
+    }
     let start = Start::choose(cx.storage, &options).await?;
     let range = range_of(&form, namespace, &options.selection);
     let life = options.timeout_seconds.map_or_else(random_life, Duration::from_secs);
