@@ -136,6 +136,9 @@ impl Group {
         if propose::adds_data(&command) && self.machine.disk().disk().is_low_on_space() {
             return Err(ProposeError::Failed(CommitError::DiskFull));
         }
+        if self.machine.fault().borrow().is_some() {
+            return Err(ProposeError::NotLeader);
+        }
         let (tx, rx) = oneshot::channel();
         match self.proposals.try_send(Pending { command, answer: tx }) {
             Ok(()) => {}

@@ -32,6 +32,7 @@ mod store;
 mod stream_transport;
 mod transport;
 
+pub use maintain::LogLimits;
 pub use manager::{GroupManager, HostParts, ReplicaSpec, Start, StartError};
 pub use membership::{Member, MembershipError, PROMOTE_WITHIN, Role, TransferError};
 pub use memory_network::{MemoryNetwork, MemoryTransport};

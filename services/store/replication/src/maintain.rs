@@ -17,11 +17,21 @@ use crate::raft_types::LogId;
 /// How often each group is looked at. Leases have whole seconds, so they end at most this late.
 pub const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Entries after which the log is shortened. A follower may be away for this many and still be served from the log.
-pub const LOG_ENTRIES: u64 = 10_000;
+/// How long a group's log gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Entries after which the log is shortened.
+    pub entries: u64,
+    /// Entries that stay behind a shortening: a follower that was away for fewer is served from the log, else with a snapshot.
+    pub kept: u64,
+}
 
-/// Entries that stay behind a shortening, for followers that are a little behind.
-pub const KEPT_ENTRIES: u64 = 2_000;
+impl Default for LogLimits {
+    /// At full load an entry carries dozens of transactions; 10,000 entries of the largest size would be 10 GB, of the usual ones 100 MB.
+    fn default() -> Self {
+        Self { entries: 10_000, kept: 2_000 }
+    }
+}
 
 /// A proposal that takes longer is forgotten.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,9 +52,9 @@ struct LeaseClock {
 }
 
 /// Looks at one group.
-pub async fn look(group: &Arc<Group>, now: Timestamp) {
+pub async fn look(group: &Arc<Group>, limits: LogLimits, now: Timestamp) {
     group.machine.flush();
-    shorten_log(group).await;
+    shorten_log(group, limits).await;
     let Some(term) = group.leads() else {
         group.maintenance.lock().led = None;
         return;
@@ -57,14 +67,14 @@ pub async fn look(group: &Arc<Group>, now: Timestamp) {
     }
 }
 
-async fn shorten_log(group: &Group) {
+async fn shorten_log(group: &Group, limits: LogLimits) {
     let (applied, snapshot) = {
         let metrics = group.raft.metrics();
         let metrics = metrics.borrow_watched();
         (metrics.last_applied, metrics.snapshot)
     };
     let index = |id: Option<LogId>| id.as_ref().map_or(0, LogId::index);
-    if index(applied) >= index(snapshot) + LOG_ENTRIES {
+    if index(applied) >= index(snapshot) + limits.entries {
         // A replica that has stopped needs no shorter log.
         let _ = group.raft.trigger().snapshot().await;
     }

@@ -14,7 +14,7 @@ use wheelhouse_runtime::Tasks;
 use crate::group::Group;
 use crate::log::Log;
 use crate::machine::Machine;
-use crate::maintain;
+use crate::maintain::{self, LogLimits};
 use crate::network::Network;
 use crate::peers::Peers;
 use crate::raft_types::{Peer, Raft};
@@ -38,6 +38,7 @@ pub struct HostParts {
     pub transport: Arc<dyn PeerTransport>,
     /// For the retention of history only.
     pub clock: Arc<dyn Clock>,
+    pub log: LogLimits,
 }
 
 /// A replica to start.
@@ -90,6 +91,7 @@ pub struct GroupManager {
     disk: Arc<HostDisk>,
     peers: Arc<Peers>,
     clock: Arc<dyn Clock>,
+    log: LogLimits,
     groups: Mutex<BTreeMap<GroupId, Arc<Group>>>,
     tasks: Tasks,
 }
@@ -99,15 +101,15 @@ impl GroupManager {
     pub fn new(parts: HostParts) -> Arc<Self> {
         let tasks = Tasks::new(format!("replication on {}", parts.host));
         let peers = Peers::new(parts.transport, tasks.clone());
-        let HostParts { host, disk, clock, .. } = parts;
-        let manager = Arc::new(Self { host, disk, peers, clock, groups: Mutex::default(), tasks });
+        let HostParts { host, disk, clock, log, .. } = parts;
+        let manager = Arc::new(Self { host, disk, peers, clock, log, groups: Mutex::default(), tasks });
         let (weak, mut stop) = (Arc::downgrade(&manager), manager.tasks.stop_signal());
         manager.tasks.spawn("maintenance", async move {
             while stop.or(tokio::time::sleep(maintain::INTERVAL)).await.is_some() {
                 let Some(manager) = weak.upgrade() else { return };
                 let groups: Vec<_> = manager.groups.lock().values().cloned().collect();
                 for group in groups {
-                    maintain::look(&group, manager.clock.now()).await;
+                    maintain::look(&group, manager.log, manager.clock.now()).await;
                 }
             }
         });
@@ -128,7 +130,7 @@ impl GroupManager {
         let applied = machine.applied();
         let log = Log::open(disk, &boot, applied.as_ref())?;
         let network = Network { peers: self.peers.clone(), cluster: id.cluster.clone(), replica: id.replica };
-        let raft = Raft::new(id.replica.0, config(&id), network, log, machine.clone()).await.map_err(|e| StartError::Raft(e.to_string()))?;
+        let raft = Raft::new(id.replica.0, config(&id, self.log), network, log, machine.clone()).await.map_err(|e| StartError::Raft(e.to_string()))?;
         let (group, queues) = Group::new(id.clone(), raft, machine, self.peers.clone());
         group.run(queues);
         if let Some(voters) = founding {
@@ -205,7 +207,7 @@ impl GroupManager {
     }
 }
 
-fn config(id: &GroupId) -> Arc<Config> {
+fn config(id: &GroupId, log: LogLimits) -> Arc<Config> {
     let config = Config {
         cluster_name: id.to_string(),
         heartbeat_interval: HEARTBEAT_MILLIS,
@@ -214,7 +216,7 @@ fn config(id: &GroupId) -> Arc<Config> {
         enable_pre_vote: Some(true),
         enable_leader_restore: Some(false),
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: maintain::KEPT_ENTRIES,
+        max_in_snapshot_log_to_keep: log.kept,
         // A follower gets a snapshot only if the log no longer reaches back to it.
         replication_lag_threshold: u64::MAX / 2,
         install_snapshot_timeout: 60_000,

@@ -63,6 +63,11 @@ impl ReplicatedStore {
         self.group.machine.fault()
     }
 
+    /// The first broken invariant of this replica's state. Reads everything: for tests.
+    pub fn check(&self) -> Result<(), String> {
+        self.group.machine.check()
+    }
+
     async fn commit_anywhere(&self, command: Command) -> Result<Outcome, CommitError> {
         let give_up = Instant::now() + LEADER_DEADLINE;
         let mut leadership = self.group.leadership.subscribe();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wheelhouse_base::{ClusterId, HostName, ManualClock, ReplicaId};
 use wheelhouse_mvcc::{Command, Outcome, Txn};
-use wheelhouse_replication::{DataKey, GroupId, GroupManager, HostParts, MemoryNetwork, ReplicaSpec, ReplicatedStore, Start};
+use wheelhouse_replication::{DataKey, GroupId, GroupManager, HostParts, LogLimits, MembershipError, MemoryNetwork, ReplicaState, Role, StartError, ReplicaSpec, ReplicatedStore, Start};
 use wheelhouse_rocks::{HostDisk, MemoryDisk};
 use wheelhouse_store::Store;
 
@@ -29,7 +29,7 @@ impl World {
 
     fn manager(&self, i: usize) -> Arc<GroupManager> {
         let transport = self.network.host(host(i));
-        GroupManager::new(HostParts { host: host(i), disk: HostDisk::simulated(&self.disks[i]), transport, clock: Arc::new(ManualClock::default()) })
+        GroupManager::new(HostParts { host: host(i), disk: HostDisk::simulated(&self.disks[i]), transport, clock: Arc::new(ManualClock::default()), log: LogLimits { entries: 100, kept: 20 } })
     }
 
     fn spec(&self, i: usize, start: Start) -> ReplicaSpec {
@@ -139,4 +139,142 @@ async fn a_group_of_three_passes_the_stores_suite() {
         Arc::new(stores[first].clone()) as Arc<dyn Store>
     })
     .await;
+}
+
+/// Asks until the answer is not that the change must wait for something that comes by itself.
+async fn until_done<F>(mut change: impl FnMut() -> F)
+where
+    F: Future<Output = Result<(), MembershipError>>,
+{
+    for _ in 0..200 {
+        match change().await {
+            Ok(()) => return,
+            Err(MembershipError::Lagging { .. } | MembershipError::InProgress) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the change is not done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_grows_to_five_and_shrinks_to_three() {
+    let world = World::new(5);
+    let (managers, stores) = three(&world).await;
+    // More than the log keeps, so that the new members need a snapshot.
+    for i in 0..400 {
+        stores[0].commit(put(&format!("/k/{i}"), "value")).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let first = leader(&stores).await;
+    let mut joined = Vec::new();
+    for i in [3, 4] {
+        let manager = world.manager(i);
+        joined.push((manager.start(world.spec(i, Start::Join)).await.unwrap(), manager));
+        stores[first].add_learner(ReplicaId(i as u64), host(i)).await.unwrap();
+        until_done(|| stores[first].promote(ReplicaId(i as u64))).await;
+    }
+    let members = stores[first].members();
+    assert_eq!(members.iter().filter(|member| member.role == Role::Voter).count(), 5);
+    assert!(members.iter().all(|member| member.lag.is_some()), "the leader knows everyone's progress: {members:?}");
+    for (store, _) in &joined {
+        let snapshot = store.barrier().await.unwrap();
+        assert_eq!(snapshot.len(), 400);
+        assert_eq!(snapshot.history_start(), stores[first].snapshot().history_start(), "the history came along");
+        store.check().unwrap();
+    }
+    // The first two leave, the leader among them if it is one of them.
+    let all: Vec<_> = stores.iter().chain(joined.iter().map(|(store, _)| store)).cloned().collect();
+    for gone in [0, 1] {
+        for _ in 0..50 {
+            let remaining = &all[gone..];
+            match remaining[leader(remaining).await].remove(ReplicaId(gone as u64)).await {
+                Ok(()) => break,
+                Err(MembershipError::LeaderLeaves | MembershipError::NotLeader { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        managers[gone].destroy(&world.id(gone)).await.unwrap();
+        assert!(world.disks[gone].is_empty(), "nothing of the replica is left");
+    }
+    joined[0].0.commit(put("/k/last", "value")).await.unwrap();
+    assert_eq!(joined[1].0.barrier().await.unwrap().len(), 401);
+    let left: Vec<_> = joined[1].0.members().iter().map(|member| member.replica.0).collect();
+    assert_eq!(left, [2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_voter_stays_if_the_others_cannot_prove_a_quorum() {
+    let world = World::new(3);
+    let (managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    let first = leader(&stores).await;
+    let others: Vec<usize> = (0..3).filter(|i| *i != first).collect();
+    managers[others[0]].stop(&world.id(others[0])).await;
+    // The leader and the stopped one would remain.
+    let refused = stores[first].remove(ReplicaId(others[1] as u64)).await;
+    assert!(matches!(refused, Err(MembershipError::QuorumNotProven(_))), "{refused:?}");
+    // The stopped one may go.
+    stores[first].remove(ReplicaId(others[0] as u64)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_whose_disk_was_lost_says_so() {
+    let mut world = World::new(3);
+    let (managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    managers[2].shutdown().await;
+    world.network.down(&host(2));
+    world.disks[2] = MemoryDisk::default();
+    let lost = world.manager(2).start(world.spec(2, Start::Resume)).await;
+    assert!(matches!(lost, Err(StartError::Lost(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_refuses_writes_and_serves_deletes() {
+    let world = World::new(3);
+    let (_managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    world.disks.iter().for_each(|disk| disk.set_full(true));
+    assert!(matches!(stores[0].commit(put("/a", "2")).await, Err(wheelhouse_store::CommitError::DiskFull)));
+    let delete = Command::Txn { txn: Txn::default().delete("/a"), fence: None };
+    stores[1].commit(delete).await.unwrap();
+    assert!(stores[2].barrier().await.unwrap().is_empty());
+    world.disks.iter().for_each(|disk| disk.set_full(false));
+    stores[0].commit(put("/a", "2")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_disk_faults_the_replica_and_the_others_go_on() {
+    let world = World::new(3);
+    let (_managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    let first = leader(&stores).await;
+    world.disks[first].set_failing(true);
+    let other = &stores[(first + 1) % 3];
+    for n in 0.. {
+        assert!(n < 100, "the others take over");
+        if other.commit(put("/a", "2")).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stores[first].fault().wait_for(Option::is_some).await.unwrap();
+    assert!(matches!(stores[first].state(), ReplicaState::Faulted { .. }));
+    assert!(!stores[first].leadership().borrow().here);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_end_at_the_leader() {
+    let world = World::new(3);
+    let (_managers, stores) = three(&world).await;
+    stores[0].commit(Command::LeaseGrant { id: 7, ttl_secs: 5 }).await.unwrap();
+    let put = wheelhouse_mvcc::Put { key: "/leased".into(), value: "v".into(), lease: 7, prev_kv: false, ignore_value: false, ignore_lease: false };
+    let txn = Txn { success: vec![wheelhouse_mvcc::Op::Put(put)], ..Txn::default() };
+    stores[1].commit(Command::Txn { txn, fence: None }).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    stores[2].commit(Command::LeaseRenew { id: 7 }).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(stores[0].barrier().await.unwrap().len(), 1, "the renewal counts");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(stores[0].barrier().await.unwrap().is_empty());
 }

@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 use wheelhouse_base::{ClusterId, HostName, ManualClock, ReplicaId, Revision};
 use wheelhouse_mvcc::{Command, Fence, KeyRange, Outcome, Snapshot, Txn};
-use wheelhouse_replication::{DataKey, GroupManager, HostParts, MemoryNetwork, ReplicaSpec, ReplicatedStore, Start};
+use wheelhouse_replication::{DataKey, GroupManager, HostParts, LogLimits, MemoryNetwork, ReplicaSpec, ReplicatedStore, Start};
 use wheelhouse_rocks::{HostDisk, MemoryDisk};
 use wheelhouse_store::{CommitError, Store};
 
@@ -21,7 +21,9 @@ use crate::oracle::{Claim, Oracle, Read, Write, WriteResult, content};
 const CLIENTS: usize = 4;
 const KEYS: usize = 5;
 /// How long trouble lasts, in virtual time.
-const TROUBLE: Duration = Duration::from_secs(40);
+const TROUBLE: Duration = Duration::from_secs(30);
+/// Short, so that replicas that were away need snapshots.
+const LOG: LogLimits = LogLimits { entries: 40, kept: 10 };
 /// How long a healed group may take until every replica answers.
 const RECOVERY: Duration = Duration::from_secs(60);
 
@@ -98,7 +100,7 @@ impl World {
             (hosts[i].name.clone(), hosts[i].disk.clone(), hosts[i].life)
         };
         let transport = self.network.host(name.clone());
-        let parts = HostParts { host: name, disk: HostDisk::simulated(&disk), transport, clock: Arc::new(ManualClock::default()) };
+        let parts = HostParts { host: name, disk: HostDisk::simulated(&disk), transport, clock: Arc::new(ManualClock::default()), log: LOG };
         let manager = GroupManager::new(parts);
         let spec = ReplicaSpec { cluster: self.cluster.clone(), replica: ReplicaId(i as u64), key: self.key.clone(), start };
         let store = manager.start(spec).await.map_err(|e| format!("host {i} does not start: {e}"))?;
@@ -167,6 +169,11 @@ impl World {
                     snapshots.push(snapshot);
                 }
             }
+            for i in 0..self.count() {
+                if let Some((store, _)) = self.store(i) {
+                    store.check().map_err(|broken| format!("host {i}: {broken}"))?;
+                }
+            }
             if snapshots.len() == self.count() && snapshots.iter().all(|s| s.revision() == snapshots[0].revision()) {
                 return Ok(snapshots);
             }
@@ -203,22 +210,20 @@ async fn trouble(world: &Rc<World>, rng: &mut StdRng) -> Result<(), String> {
             let hosts = world.hosts.borrow();
             (hosts[i].name.clone(), hosts[j].name.clone(), hosts[i].disk.clone())
         };
-        match rng.random_range(0..12) {
+        if rng.random_bool(0.45) {
+            relieve(world, rng).await?;
+            continue;
+        }
+        match rng.random_range(0..8) {
             0 | 1 => world.kill(i, rng.random_range(0..4)),
-            2 | 3 | 4 => {
-                if world.store(i).is_none() {
-                    world.start(i, Start::Resume).await?;
-                }
-            }
-            5 => world.network.cut(&a, &b),
-            6 => {
+            2 => world.network.cut(&a, &b),
+            3 => {
                 world.network.cut(&a, &b);
                 world.network.cut(&b, &a);
             }
-            7 => world.network.mend_all(),
-            8 => disk.set_full(rng.random_bool(0.5)),
-            9 => disk.set_sync_delay(Duration::from_millis(rng.random_range(0..400))),
-            10 => {
+            4 => disk.set_full(true),
+            5 => disk.set_sync_delay(Duration::from_millis(rng.random_range(0..400))),
+            6 => {
                 // A host that stalls: silent for a while, then as if nothing had been.
                 for other in 0..count {
                     let other = world.hosts.borrow()[other].name.clone();
@@ -226,14 +231,29 @@ async fn trouble(world: &Rc<World>, rng: &mut StdRng) -> Result<(), String> {
                     world.network.cut(&other, &a);
                 }
             }
-            _ => {
-                if world.store(i).is_some_and(|(store, _)| store.fault().borrow().is_some()) {
-                    world.kill(i, 0);
-                    world.start(i, Start::Resume).await?;
-                } else if rng.random_bool(0.2) {
-                    disk.set_failing(true);
-                }
+            _ => disk.set_failing(rng.random_bool(0.3)),
+        }
+    }
+    Ok(())
+}
+
+/// Ends some of the trouble: processes come back, links are mended, disks get room.
+async fn relieve(world: &Rc<World>, rng: &mut StdRng) -> Result<(), String> {
+    world.network.mend_all();
+    for i in 0..world.count() {
+        let disk = world.hosts.borrow()[i].disk.clone();
+        if rng.random_bool(0.7) {
+            disk.set_full(false);
+            disk.set_sync_delay(Duration::ZERO);
+        }
+        match world.store(i) {
+            None if rng.random_bool(0.7) => world.start(i, Start::Resume).await?,
+            Some((store, _)) if store.fault().borrow().is_some() => {
+                // A host whose disk failed ends and is started again.
+                world.kill(i, 0);
+                world.start(i, Start::Resume).await?;
             }
+            _ => {}
         }
     }
     Ok(())
