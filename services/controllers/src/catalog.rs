@@ -1,0 +1,77 @@
+//! Which controllers there are, and which of them run.
+
+use std::sync::Arc;
+
+use wheelhouse_kinds::reconciler::AnyReconciler;
+
+/// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA.
+pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
+    use wheelhouse_kinds::{core, rbac};
+    vec![
+        Arc::new(core::namespace::reconcile::NamespaceController),
+        Arc::new(core::namespace::reconcile::RootCaPublisher { ca: ca.to_owned() }),
+        Arc::new(core::serviceaccount::reconcile::ServiceAccountController),
+        Arc::new(crate::garbage_collector::GarbageCollector),
+        Arc::new(rbac::clusterrole::reconcile::ClusterRoleAggregation),
+    ]
+}
+
+/// Upstream's `--controllers`: names to run, `-name` to leave out, `*` for all that are on by default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection(Vec<String>);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no controller is called {name:?}; there are {known}")]
+pub struct SelectionError {
+    name: String,
+    known: String,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self(vec!["*".to_owned()])
+    }
+}
+
+impl Selection {
+    /// A comma-separated list, checked against `known`.
+    pub fn parse(list: &str, known: &[&str]) -> Result<Self, SelectionError> {
+        let names: Vec<String> = list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        for name in &names {
+            let bare = name.strip_prefix('-').unwrap_or(name);
+            if bare != "*" && !known.contains(&bare) {
+                return Err(SelectionError { name: bare.to_owned(), known: known.join(", ") });
+            }
+        }
+        Ok(Self(names))
+    }
+
+    /// The first mention decides; `*` takes in whatever is not mentioned.
+    pub fn runs(&self, name: &str) -> bool {
+        for choice in &self.0 {
+            if choice == name {
+                return true;
+            }
+            if choice.strip_prefix('-') == Some(name) {
+                return false;
+            }
+        }
+        self.0.iter().any(|choice| choice == "*")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selections_read_as_upstreams() {
+        let known = ["a", "b", "c"];
+        let runs = |list: &str| known.into_iter().filter(|name| Selection::parse(list, &known).unwrap().runs(name)).collect::<Vec<_>>();
+        assert_eq!(runs("*"), ["a", "b", "c"]);
+        assert_eq!(runs("*,-b"), ["a", "c"]);
+        assert_eq!(runs("b"), ["b"]);
+        assert_eq!(runs("-b"), Vec::<&str>::new());
+        assert!(Selection::parse("*,-d", &known).unwrap_err().to_string().contains("\"d\""));
+    }
+}

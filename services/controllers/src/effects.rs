@@ -1,0 +1,23 @@
+//! The shells of effects.
+
+use async_trait::async_trait;
+use serde_json::Value;
+use wheelhouse_kinds::plan::{Effect, EffectKind};
+
+/// Executes the closed list of effects. An implementation answers for the kinds it knows.
+#[async_trait]
+pub trait EffectHandler: Send + Sync + 'static {
+    /// The outcome is handed to the next call for the key that asked.
+    async fn run(&self, effect: &Effect) -> Result<Value, String>;
+}
+
+/// For control planes whose controllers ask for no effects, as tenants' first ones do not.
+pub struct NoEffects;
+
+#[async_trait]
+impl EffectHandler for NoEffects {
+    async fn run(&self, effect: &Effect) -> Result<Value, String> {
+        let kind: EffectKind = effect.kind;
+        Err(format!("this control plane does not execute {kind:?}"))
+    }
+}
