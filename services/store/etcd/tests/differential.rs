@@ -19,7 +19,7 @@ use wheelhouse_etcd::generated::etcdserverpb::{request_op, watch_request};
 use wheelhouse_etcd::generated::mvccpb;
 use wheelhouse_store::Store;
 
-/// Sequences, and requests in each. Together about 20 s, most of it the real etcd's. `ETCD_SEEDS=100..200` tries others.
+/// Sequences, and requests in each. Together about 20 s, most of it the real etcd's. `WHEELHOUSE_SEEDS=100..200` tries others.
 const SEEDS: Range<u64> = 0..40;
 const LENGTH: usize = 80;
 
@@ -70,8 +70,8 @@ async fn generated_sequences_are_answered_as_etcd_answers_them() -> anyhow::Resu
 }
 
 fn seeds() -> anyhow::Result<Range<u64>> {
-    let Ok(asked) = std::env::var("ETCD_SEEDS") else { return Ok(SEEDS) };
-    let (from, to) = asked.split_once("..").ok_or_else(|| anyhow::anyhow!("ETCD_SEEDS is not of the form 100..200"))?;
+    let Ok(asked) = std::env::var("WHEELHOUSE_SEEDS") else { return Ok(SEEDS) };
+    let (from, to) = asked.split_once("..").ok_or_else(|| anyhow::anyhow!("WHEELHOUSE_SEEDS is not of the form 100..200"))?;
     Ok(from.parse()?..to.parse()?)
 }
 

@@ -33,7 +33,7 @@ use crate::{Changes, ReadError, Watch, WatchError};
 /// resource's changes; 256 cover a burst between two turns of a busy runtime.
 const RECENT_BATCHES: usize = 256;
 
-/// How many foreign batches a watch that reads the history looks at before it lets other tasks run.
+/// How many batches a watch that reads the history looks at before it lets other tasks run.
 const SCAN_BATCHES: usize = 1024;
 
 /// One replica's published state. Cheap to share behind an [`Arc`].
@@ -155,7 +155,7 @@ impl WatchHub {
             return Err(refused);
         }
         let changed = bucket.changed.subscribe();
-        Ok(HubWatch { hub: self.clone(), bucket: Some(bucket), changed, range, position: after, ready: VecDeque::new() })
+        Ok(HubWatch { hub: self.clone(), bucket: Some(bucket), changed, range, position: after, ready: VecDeque::new(), looked: after })
     }
 
     /// How many watches are open. For metrics and tests.
@@ -254,9 +254,11 @@ pub struct HubWatch {
     bucket: Option<Arc<Bucket>>,
     changed: watch::Receiver<Revision>,
     range: KeyRange,
+    /// Everything up to here has been returned or did not concern the range.
     position: Revision,
-    /// Batches taken from the bucket and not yet looked at.
+    /// Batches to look at, all those after `position` that may concern the range up to `looked`.
     ready: VecDeque<Arc<Batch>>,
+    looked: Revision,
 }
 
 /// What looking at one stretch of history found.
@@ -279,30 +281,30 @@ impl HubWatch {
                 return Ok(Look::Found(changes));
             }
         }
+        self.position = self.position.max(self.looked);
         let root = self.hub.root.load_full();
         if root.revision() <= self.position {
             return Ok(Look::Done);
         }
         let recent = self.bucket().recent.lock().between(self.position, root.revision());
         match recent {
-            Some(batches) => self.ready = batches,
-            None => return self.scan(&root),
-        }
-        if self.ready.is_empty() {
-            self.position = root.revision();
+            Some(batches) => (self.ready, self.looked) = (batches, root.revision()),
+            None => self.scan(&root)?,
         }
         Ok(Look::Again)
     }
 
-    fn scan(&mut self, root: &Snapshot) -> Result<Look, WatchError> {
-        let history = root.history_since(self.position).map_err(|_| WatchError::Lagged)?;
-        let batches: Vec<_> = history.take(SCAN_BATCHES).cloned().collect();
-        for batch in &batches {
-            if let Some(changes) = self.take(batch) {
-                return Ok(Look::Found(changes));
+    /// Takes what concerns this watch from the next stretch of the history.
+    fn scan(&mut self, root: &Snapshot) -> Result<(), WatchError> {
+        let mut ready = VecDeque::new();
+        for batch in root.history_since(self.position).map_err(|_| WatchError::Lagged)?.take(SCAN_BATCHES) {
+            self.looked = batch.revision;
+            if batch.events.iter().any(|event| self.range.contains(&event.kv.key)) {
+                ready.push_back(batch.clone());
             }
         }
-        Ok(Look::Again)
+        self.ready = ready;
+        Ok(())
     }
 
     fn concerns(&self, batch: &Batch) -> bool {

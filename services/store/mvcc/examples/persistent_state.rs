@@ -233,7 +233,7 @@ fn small<S: Store>(case: &str, make: impl Fn() -> S) {
         "{case:18} {:9.0} applies/s, {:5.1} us of CPU each, over {SMALL_STORES} stores, {} KiB a store, of which {} KiB bodies",
         applied as f64 / RUN.as_secs_f64(),
         cpu.as_secs_f64() * 1e6 / applied as f64,
-        loaded / SMALL_STORES as u64 >> 10,
+        (loaded / SMALL_STORES as u64) >> 10,
         net >> 10
     );
 }
