@@ -195,7 +195,7 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
-    use crate::{apps, batch, coordination, core, discovery, policy, rbac, scheduling};
+    use crate::{apps, batch, coordination, core, discovery, networking, node, policy, rbac, scheduling, storage};
     vec![
         typed::<core::configmap::ConfigMapKind>(),
         typed::<core::endpoints::EndpointsKind>(),
@@ -221,12 +221,17 @@ fn builtin() -> Vec<Arc<dyn Kind>> {
         typed::<batch::job::JobKind>(),
         typed::<coordination::lease::LeaseKind>(),
         typed::<discovery::endpointslice::EndpointSliceKind>(),
+        typed::<networking::ingress::IngressKind>(),
+        typed::<networking::ingressclass::IngressClassKind>(),
+        typed::<networking::networkpolicy::NetworkPolicyKind>(),
+        typed::<node::runtimeclass::RuntimeClassKind>(),
         typed::<policy::poddisruptionbudget::PodDisruptionBudgetKind>(),
         typed::<rbac::clusterrole::ClusterRoleKind>(),
         typed::<rbac::clusterrolebinding::ClusterRoleBindingKind>(),
         typed::<rbac::role::RoleKind>(),
         typed::<rbac::rolebinding::RoleBindingKind>(),
         typed::<scheduling::priorityclass::PriorityClassKind>(),
+        typed::<storage::storageclass::StorageClassKind>(),
     ]
 }
 

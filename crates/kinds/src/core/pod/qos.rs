@@ -9,6 +9,8 @@ use crate::validation::items;
 /// Only these two decide.
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
+type Sums = Vec<(&'static str, Quantity)>;
+
 /// `Guaranteed` when every container limits CPU and memory and requests as much, `BestEffort` when nothing is said, else `Burstable`.
 pub fn qos_class(spec: &PodSpec) -> &'static str {
     let containers = || spec.containers.iter().chain(items(&spec.init_containers)).map(|c| c.resources.as_ref());
@@ -16,8 +18,8 @@ pub fn qos_class(spec: &PodSpec) -> &'static str {
     let all: Vec<_> = if let Some(resources) = pod_level { vec![Some(resources)] } else { containers().collect() };
     let amount = |at: Option<&std::collections::BTreeMap<String, _>>, name: &str| at.and_then(|m| m.get(name)).map(quantity).filter(|q| q.sign() > 0);
     let (mut anything, mut guaranteed) = (false, true);
-    let (mut requests, mut limits): (Vec<(&str, Quantity)>, Vec<(&str, Quantity)>) = (Vec::new(), Vec::new());
-    let add = |sums: &mut Vec<(&str, Quantity)>, name: &'static str, amount: &Quantity| match sums.iter_mut().find(|s| s.0 == name) {
+    let (mut requests, mut limits) = (Sums::new(), Sums::new());
+    let add = |sums: &mut Sums, name: &'static str, amount: &Quantity| match sums.iter_mut().find(|s| s.0 == name) {
         Some((_, sum)) => sum.add(amount),
         None => sums.push((name, amount.clone())),
     };

@@ -29,13 +29,10 @@ fn mirror_cluster_ip(new: &mut ServiceSpec, old: Option<&ServiceSpec>) {
         }
         return;
     };
-    let (was, is_same_list) = (text(&old.cluster_ip), items(&new.cluster_ips) == items(&old.cluster_ips));
-    if !was.is_empty() && single.is_empty() && is_same_list {
-        new.cluster_ips = None;
-    } else if was.is_empty() && !single.is_empty() && items(&new.cluster_ips).is_empty() {
-        new.cluster_ips = Some(vec![single]);
-    } else if !was.is_empty() && !single.is_empty() && was != single && is_same_list {
-        new.cluster_ips = Some(vec![single]);
+    let was = text(&old.cluster_ip);
+    let list_follows = items(&new.cluster_ips) == items(&old.cluster_ips);
+    if list_follows && was != single {
+        new.cluster_ips = if single.is_empty() { None } else { Some(vec![single]) };
     }
 }
 

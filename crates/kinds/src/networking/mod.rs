@@ -1,0 +1,5 @@
+//! `networking.k8s.io/v1`.
+
+pub mod ingress;
+pub mod ingressclass;
+pub mod networkpolicy;

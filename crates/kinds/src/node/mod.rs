@@ -1,0 +1,3 @@
+//! `node.k8s.io/v1`.
+
+pub mod runtimeclass;

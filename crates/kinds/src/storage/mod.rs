@@ -1,0 +1,3 @@
+//! `storage.k8s.io/v1`.
+
+pub mod storageclass;
