@@ -4,6 +4,7 @@
 //! columns, and the reconcilers keyed by it. The generic registry of the API server and the controllers' driver do the rest.
 
 pub mod apps;
+pub mod autoscaling;
 pub mod batch;
 pub mod coordination;
 pub mod core;

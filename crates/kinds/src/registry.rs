@@ -195,7 +195,7 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
-    use crate::{apps, batch, coordination, core, discovery, networking, node, policy, rbac, scheduling, storage};
+    use crate::{apps, autoscaling, batch, coordination, core, discovery, networking, node, policy, rbac, scheduling, storage};
     vec![
         typed::<core::configmap::ConfigMapKind>(),
         typed::<core::endpoints::EndpointsKind>(),
@@ -217,6 +217,7 @@ fn builtin() -> Vec<Arc<dyn Kind>> {
         typed::<apps::deployment::DeploymentKind>(),
         typed::<apps::replicaset::ReplicaSetKind>(),
         typed::<apps::statefulset::StatefulSetKind>(),
+        typed::<autoscaling::horizontalpodautoscaler::HorizontalPodAutoscalerKind>(),
         typed::<batch::cronjob::CronJobKind>(),
         typed::<batch::job::JobKind>(),
         typed::<coordination::lease::LeaseKind>(),
