@@ -20,8 +20,13 @@ pub const TENANT_ID_LENGTH: usize = 10;
 /// Characters that tell a tenant's keys apart.
 const KEY_SUFFIX_LENGTH: usize = 8;
 const SECRET_BYTES: usize = 32;
-/// `system:authenticated` for tenants: what their role is bound to in their own namespace is their user alone.
+/// All tenants. Nothing is bound to it: a tenant's rights in its own namespace are bound to its user alone.
 pub const TENANTS_GROUP: &str = "wheelhouse:tenants";
+
+/// The user that calls for a tenant are made as.
+pub fn tenant_user(tenant: &str) -> String {
+    format!("wheelhouse:tenant:{tenant}")
+}
 
 /// A freshly made key. Its text leaves this process once, in the answer that made it.
 pub struct NewKey {
@@ -103,7 +108,7 @@ impl FromRequestParts<App> for Caller {
             .await
             .map_err(|error| Problem::from_client("tenant", tenant, &error))?;
         let tenant = tenant.filter(|tenant| !tenant.is_deleting()).ok_or_else(refused)?;
-        let user = format!("tenant:{}", tenant.name());
+        let user = tenant_user(tenant.name());
         let client = app.system.clone().impersonating(&user, &[TENANTS_GROUP, "system:authenticated"]);
         let client = client.ok_or_else(|| Problem::internal("the tenant's name does not fit a header"))?;
         Ok(Self { tenant, client })

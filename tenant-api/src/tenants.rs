@@ -1,7 +1,7 @@
 //! Signing up and leaving.
 //!
-//! A tenant is a `Tenant` object; its namespace, role binding and first key hang on it by owner reference, so deleting the tenant takes
-//! everything along, and a sign-up that breaks off halfway leaves only what the next garbage collection removes.
+//! A tenant is a `Tenant` object with a namespace of its own. The fleet's tenant controller keeps namespace and role binding; signing up makes them
+//! at once, since the answer holds a key that must work. A sign-up that breaks off halfway deletes its tenant, and all else goes with it.
 
 use std::net::SocketAddr;
 
@@ -11,18 +11,18 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wheelhouse_client::{Client, ClientError, PatchKind};
+use wheelhouse_client::{Client, ClientError};
 use wheelhouse_kinds::fleet::tenant::TenantSpec;
 use wheelhouse_kinds::fleet::{self, Object, Tenant, tenant_namespace};
-use wheelhouse_kinds::plan::{DeleteOptions, Propagation};
+use wheelhouse_kinds::plan::DeleteOptions;
 
-use crate::auth::{Caller, NewKey, TENANT_ID_LENGTH};
+use crate::auth::{Caller, NewKey, TENANT_ID_LENGTH, tenant_user};
 use crate::limits::client_of;
 use crate::pages::body;
 use crate::problem::Problem;
 use crate::state::{App, random_id};
 
-/// What a tenant may do in its own namespace of the system control plane.
+/// What a tenant may do in its own namespace of the system control plane; the role is one of the system's bootstrap objects.
 pub const TENANT_ROLE: &str = "wheelhouse:tenant";
 
 #[derive(Deserialize)]
@@ -80,35 +80,28 @@ fn tenants(client: &Client) -> wheelhouse_client::Api<'_> {
 /// The namespace, what the tenant may do in it, and the first key.
 async fn furnish(app: &App, tenant: &Tenant) -> Result<NewKey, ClientError> {
     let namespace = tenant_namespace(tenant.name());
-    let owner = json!([{
-        "apiVersion": fleet::API_VERSION, "kind": "Tenant", "name": tenant.name(), "uid": tenant.uid(), "blockOwnerDeletion": true,
-    }]);
-    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "ownerReferences": owner}});
-    app.system.api("", "v1", "namespaces", "").create::<Value>(&object).await?;
+    let labels = json!({"fleet.wheelhouse.dev/tenant": tenant.name()});
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}});
+    made(app.system.api("", "v1", "namespaces", "").create::<Value>(&object).await)?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": {"name": TENANT_ROLE, "namespace": namespace},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": TENANT_ROLE},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": format!("tenant:{}", tenant.name())}],
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": tenant_user(tenant.name())}],
     });
-    app.system.api("rbac.authorization.k8s.io", "v1", "rolebindings", &namespace).create::<Value>(&binding).await?;
+    made(app.system.api("rbac.authorization.k8s.io", "v1", "rolebindings", &namespace).create::<Value>(&binding).await)?;
     let key = NewKey::for_tenant(tenant.name());
     let stored = crate::api_keys::object(tenant.name(), &key, "made at sign-up");
     app.system.api(fleet::GROUP, fleet::VERSION, "apikeys", &namespace).create::<Value>(&stored).await?;
     Ok(key)
 }
 
-/// Creates or updates the role that tenants are bound to. Runs at start.
-pub async fn ensure_role(client: &Client) -> Result<(), ClientError> {
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": TENANT_ROLE},
-        "rules": [{
-            "apiGroups": [fleet::GROUP], "resources": ["clusters", "apikeys"],
-            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
-        }],
-    });
-    let roles = client.api("rbac.authorization.k8s.io", "v1", "clusterroles", "");
-    roles.patch::<Value>(TENANT_ROLE, "", PatchKind::Apply, "wheelhouse-api", &role).await.map(drop)
+/// The tenant controller may have been quicker.
+fn made(result: Result<Value, ClientError>) -> Result<(), ClientError> {
+    match result {
+        Err(error) if !error.is_already_exists() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 pub async fn me(caller: Caller) -> Json<Value> {
@@ -117,8 +110,7 @@ pub async fn me(caller: Caller) -> Json<Value> {
 
 /// Deletes the tenant with all its clusters.
 pub async fn leave(State(app): State<App>, caller: Caller) -> Result<StatusCode, Problem> {
-    let options =
-        DeleteOptions { uid: caller.tenant.metadata.uid.clone(), propagation: Some(Propagation::Foreground), ..DeleteOptions::default() };
+    let options = DeleteOptions { uid: caller.tenant.metadata.uid.clone(), ..DeleteOptions::default() };
     tenants(&app.system).delete(caller.id(), &options).await.map_err(|error| Problem::from_client("tenant", caller.id(), &error))?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -1,1 +1,9 @@
 //! Suites that look at the whole: the workspace's own rules, and the service as its users meet it.
+//!
+//! [`Service`] is `wheelhouse up` on ports and directories of its own, driven by the real `wheelhouse` and `kubectl` alone.
+
+mod service;
+mod wait;
+
+pub use service::{Kubectl, Ran, Service, Tenant};
+pub use wait::until;

@@ -77,17 +77,28 @@ impl Api {
         }
     }
 
+    /// The text of a page that is not JSON, e.g. `/readyz`.
+    pub async fn text(&self, path: &str) -> Result<String, CliError> {
+        let bytes = self.bytes(Method::GET, path, None).await?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CliError> {
+        let bytes = self.bytes(method, path, body).await?;
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&bytes).map_err(|error| CliError::Failed(format!("the answer is not JSON: {error}")))
+    }
+
+    async fn bytes(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, CliError> {
         let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let sent = self.client.send(method, path, body.map(|_| "application/json"), bytes).await;
         let response = sent.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
         let bytes = response.into_body().collect().await.map_err(|error| CliError::Failed(format!("the answer broke off: {error}")))?.to_bytes();
         if status.is_success() {
-            if bytes.is_empty() {
-                return Ok(Value::Null);
-            }
-            return serde_json::from_slice(&bytes).map_err(|error| CliError::Failed(format!("the answer is not JSON: {error}")));
+            return Ok(bytes);
         }
         let problem: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let detail = match problem["detail"].as_str() {

@@ -9,6 +9,7 @@
 //! Credentials that prove nothing are answered 401 and never fall back to anonymous.
 
 pub mod bootstrap_token;
+pub mod credential;
 pub mod service_account;
 pub mod x509;
 

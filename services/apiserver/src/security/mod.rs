@@ -16,8 +16,8 @@ mod audit_log;
 mod audit_trail;
 mod connection;
 mod credentials;
+mod derived;
 mod lookups;
-mod policy_view;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,8 @@ use serde_json::Value;
 use wheelhouse_access::authn::service_account::Accepted;
 use wheelhouse_access::authn::{self, InvalidToken};
 use wheelhouse_access::impersonation::{self, Impersonated};
-use wheelhouse_access::rbac::{escalation, forbidden::forbidden};
+use wheelhouse_access::authorizer::node::{self, NodeGraph, Nodes};
+use wheelhouse_access::rbac::{Policy, escalation, forbidden::forbidden};
 use wheelhouse_access::review::{self, AccessReview};
 use wheelhouse_access::token::{self, SignatureError, TokenRequest};
 use wheelhouse_access::{Answer, Attributes, Decision, User, admission, authorizer};
@@ -42,7 +43,7 @@ pub use connection::ConnectionInfo;
 pub use credentials::Credentials;
 use credentials::CredentialStore;
 pub use lookups::SnapshotLookups;
-use policy_view::PolicyView;
+use derived::View;
 
 /// How long a pod waits for the `default` service account of a namespace that was just created; upstream's ten attempts take as long.
 const DEFAULT_ACCOUNT_WAIT: Duration = Duration::from_secs(1);
@@ -51,13 +52,14 @@ pub struct Security {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     credentials: CredentialStore,
-    policy: PolicyView,
+    policy: View<Policy>,
+    nodes: View<NodeGraph>,
     audit: Option<AuditSink>,
 }
 
 impl Security {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Credentials) -> Self {
-        Self { store, clock, credentials: CredentialStore::new(credentials), policy: PolicyView::new(), audit: None }
+        Self { store, clock, credentials: CredentialStore::new(credentials), policy: View::new(), nodes: View::new(), audit: None }
     }
 
     /// Records every request that matters; see [`audit_log`].
@@ -76,7 +78,9 @@ impl Security {
     pub async fn authenticate(&self, connection: &ConnectionInfo, headers: &HeaderMap) -> Answer<User> {
         let credentials = self.credentials.current();
         let refused = match connection.user(&credentials, self.clock.now()) {
-            Some(Ok(user)) if !credentials.revoked_users.contains(&user.name) => return Ok(authn::authenticated(user)),
+            Some(Ok(user)) if !credentials.revoked_users.contains(&user.name) && self.is_alive(&user.name).await => {
+                return Ok(authn::authenticated(user));
+            }
             Some(_) => true,
             None => false,
         };
@@ -93,6 +97,15 @@ impl Security {
             return Err(Box::new(Status::unauthorized()));
         }
         Ok(User::anonymous())
+    }
+
+    /// Whether a revocable certificate still counts. A replica that lags asks the leader before it refuses a fresh one.
+    async fn is_alive(&self, user: &str) -> bool {
+        let alive = |snapshot: Snapshot| authn::credential::is_alive(user, &SnapshotLookups(snapshot));
+        if alive(self.store.snapshot()) {
+            return true;
+        }
+        !self.store.leadership().borrow().here && self.store.barrier().await.is_ok_and(alive)
     }
 
     async fn token(&self, credentials: &Credentials, token: &str, audiences: &[String]) -> Result<Accepted, InvalidToken> {
@@ -118,7 +131,15 @@ impl Security {
 
     /// Decides by the newest state this replica has applied.
     pub fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        authorizer::authorize(&self.policy.current(&*self.store), attributes)
+        self.decide(&self.policy.current(&*self.store), attributes)
+    }
+
+    fn decide(&self, policy: &Policy, attributes: &Attributes<'_>) -> Decision {
+        if !node::is_node(attributes.user) {
+            return authorizer::authorize(policy, None, attributes);
+        }
+        let (graph, lookups) = (self.nodes.current(&*self.store), self.lookups());
+        authorizer::authorize(policy, Some(Nodes { graph: &graph, lookups: &lookups }), attributes)
     }
 
     /// As [`Security::authorize`], with a refusal made into the 403 that the client gets.
@@ -144,7 +165,7 @@ impl Security {
             }
         };
         let policy = self.policy.current(&*self.store);
-        escalation::check(request, object, &policy, &|check| authorizer::authorize(&policy, check))?;
+        escalation::check(request, object, &policy, &|check| self.decide(&policy, check))?;
         Ok(warnings)
     }
 
@@ -174,23 +195,27 @@ impl Security {
 
     /// Answers a review: `resource` is its plural, `namespace` the path's, `body` the decoded request.
     pub async fn review(&self, resource: &str, namespace: &str, body: Value, user: &User) -> Answer<Value> {
+        if resource == "tokenreviews" {
+            return self.review_token(body).await;
+        }
         let policy = self.policy.current(&*self.store);
-        let decide = |attributes: &Attributes<'_>| authorizer::authorize(&policy, attributes);
+        let decide = |attributes: &Attributes<'_>| self.decide(&policy, attributes);
         match resource {
             "subjectaccessreviews" => review::access(AccessReview::Subject, body, &decide),
             "localsubjectaccessreviews" => review::access(AccessReview::Local { namespace }, body, &decide),
             "selfsubjectaccessreviews" => review::access(AccessReview::SelfSubject { caller: user }, body, &decide),
             "selfsubjectrulesreviews" => review::rules(&body, &|namespace| policy.rules_for(user, namespace)),
             "selfsubjectreviews" => Ok(review::self_subject(user, self.clock.now())),
-            "tokenreviews" => {
-                let (credentials, current) = (self.credentials.current(), SnapshotLookups(self.current_state().await?));
-                review::token(body, &credentials.issuer.audiences, &|token, audiences| {
-                    let claims = self.credentials.verify(&credentials, token);
-                    authn::token(token, claims.as_deref(), &credentials.issuer, audiences, &current, self.clock.now())
-                })
-            }
             _ => Err(Box::new(Status::path_not_found())),
         }
+    }
+
+    async fn review_token(&self, body: Value) -> Answer<Value> {
+        let (credentials, current) = (self.credentials.current(), SnapshotLookups(self.current_state().await?));
+        review::token(body, &credentials.issuer.audiences, &|token, audiences| {
+            let claims = self.credentials.verify(&credentials, token);
+            authn::token(token, claims.as_deref(), &credentials.issuer, audiences, &current, self.clock.now())
+        })
     }
 
     /// Answers a TokenRequest for the service account `name`; `body` is the decoded request, `id` a random UUID.

@@ -1,0 +1,212 @@
+//! A running service.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::wait::until;
+
+/// A whole service starts within seconds on an idle machine; a test machine is not idle.
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// `wheelhouse up` and what it keeps. Stopped and removed when dropped.
+pub struct Service {
+    folder: TempDir,
+    child: Option<Child>,
+    endpoint: u16,
+    api: u16,
+    hosts: u16,
+}
+
+/// A tenant's command line: its own configuration directory.
+pub struct Tenant {
+    config: PathBuf,
+    folder: PathBuf,
+}
+
+/// kubectl with one kubeconfig.
+pub struct Kubectl {
+    kubeconfig: PathBuf,
+}
+
+/// What a command answered.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    /// Standard output; panics if the command failed.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "failed: {}{}", self.out, self.err);
+        self.out
+    }
+
+    pub fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).expect("the output is JSON")
+    }
+}
+
+/// The programs lie beside the folder of the test's own binary.
+fn binary(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("the test knows its own path");
+    let folder = own.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps");
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is missing: `make test` builds the programs first", path.display());
+    path
+}
+
+/// A port that nobody listens on now. Tests of one run do not overlap, and others rarely take high ports in the moment between.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound address").port()
+}
+
+/// A start for the hosts' ports, of which several in a row and another row 3000 higher are used.
+fn free_row() -> u16 {
+    let usable = |base: u16| {
+        let ports = (0..5u16).flat_map(|i| [base + 10 * i, base + 10 * i + 1, base + 10 * i + 3000]).chain([base + 2999]);
+        ports.into_iter().all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+    };
+    let start = 20_000 + u16::try_from(std::process::id() % 80).unwrap_or(0) * 100;
+    (start..32_000).step_by(100).find(|base| usable(*base)).expect("a free row of ports")
+}
+
+impl Service {
+    /// Starts a new service and waits until it is up.
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut service = Self { folder, child: None, endpoint: free_port(), api: free_port(), hosts: free_row() };
+        service.up();
+        service
+    }
+
+    /// Starts it on the data that is there.
+    pub fn up(&mut self) {
+        let log = std::fs::File::create(self.folder.path().join("up.log")).expect("a log file");
+        let child = Command::new(binary("wheelhouse"))
+            .arg("up")
+            .args(["--data-dir", &self.data().display().to_string()])
+            .args(["--endpoint-listen", &format!("127.0.0.1:{}", self.endpoint)])
+            .args(["--api-listen", &format!("127.0.0.1:{}", self.api)])
+            .args(["--host-port", &self.hosts.to_string()])
+            .env("XDG_CONFIG_HOME", self.folder.path().join("operator"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log file"))
+            .stderr(log)
+            .spawn()
+            .expect("wheelhouse starts");
+        self.child = Some(child);
+        let folder = self.folder.path().to_owned();
+        let child = self.child.as_mut().expect("just started");
+        let up = until("wheelhouse up", START_LIMIT, || {
+            let text = std::fs::read_to_string(folder.join("up.log")).unwrap_or_default();
+            if text.contains("Wheelhouse is up") {
+                return Some(true);
+            }
+            child.try_wait().ok().flatten().map(|_| false)
+        });
+        assert!(up, "wheelhouse up ended: {}", std::fs::read_to_string(self.folder.path().join("up.log")).unwrap_or_default());
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        let _ = child.wait();
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Kills a host's process with SIGKILL; `up` starts it again after a second.
+    pub fn kill_host(&self, name: &str) {
+        let pattern = format!("{}/{name} --name {name}", self.data().display());
+        let status = Command::new("pkill").args(["-KILL", "-f", &pattern]).status().expect("pkill runs");
+        assert!(status.success(), "no process of {name}");
+    }
+
+    /// kubectl for operators, on the system control plane.
+    pub fn operator(&self) -> Kubectl {
+        Kubectl { kubeconfig: self.data().join("system.kubeconfig") }
+    }
+
+    /// Signs a new tenant up.
+    pub fn tenant(&self, name: &str) -> Tenant {
+        let folder = self.folder.path().join(format!("tenant-{name}"));
+        let config = folder.join("config");
+        std::fs::create_dir_all(config.join("wheelhouse")).expect("a folder for the tenant");
+        let from = self.folder.path().join("operator/wheelhouse/config.json");
+        std::fs::copy(from, config.join("wheelhouse/config.json")).expect("the profile that up wrote");
+        let tenant = Tenant { config, folder };
+        tenant.run(&["signup", "--name", name, "--email", &format!("{name}@example.com")]).ok();
+        tenant
+    }
+
+    /// The end of a process's log, for failures.
+    pub fn log(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.data().join(format!("logs/{name}.log"))).unwrap_or_default();
+        let start = text.len().saturating_sub(4000);
+        text[text.ceil_char_boundary(start)..].to_owned()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for name in ["host-a", "host-b", "host-c", "endpoint", "api"] {
+                eprintln!("--- {name}\n{}", self.log(name));
+            }
+        }
+        self.stop();
+    }
+}
+
+impl Tenant {
+    pub fn run(&self, args: &[&str]) -> Ran {
+        let output = Command::new(binary("wheelhouse")).args(args).env("XDG_CONFIG_HOME", &self.config).stdin(Stdio::null()).output();
+        Ran::of(output.expect("wheelhouse runs"))
+    }
+
+    /// kubectl with a fresh kubeconfig of one of the tenant's clusters.
+    pub fn kubectl(&self, cluster: &str) -> Kubectl {
+        let kubeconfig = self.folder.join(format!("{cluster}.kubeconfig"));
+        std::fs::write(&kubeconfig, self.run(&["cluster", "kubeconfig", cluster]).ok()).expect("the kubeconfig is written");
+        Kubectl { kubeconfig }
+    }
+}
+
+impl Kubectl {
+    pub fn run(&self, args: &[&str]) -> Ran {
+        self.command(args).stdin(Stdio::null()).output().map(Ran::of).expect("kubectl runs")
+    }
+
+    /// With text on standard input.
+    pub fn feed(&self, args: &[&str], input: &str) -> Ran {
+        use std::io::Write;
+        let mut child =
+            self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl runs");
+        child.stdin.take().expect("a piped input").write_all(input.as_bytes()).expect("kubectl reads its input");
+        child.wait_with_output().map(Ran::of).expect("kubectl ends")
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(args);
+        // Discovery caches of other clusters must not answer for this one.
+        command.env("KUBECACHEDIR", self.kubeconfig.with_extension("cache"));
+        command
+    }
+}
