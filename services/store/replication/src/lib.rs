@@ -28,6 +28,8 @@ mod raft_runtime;
 mod raft_types;
 mod read_index;
 mod snapshot;
+#[cfg(test)]
+mod storage_suite;
 mod store;
 mod stream_transport;
 mod transport;

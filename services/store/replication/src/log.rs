@@ -84,25 +84,22 @@ impl Log {
             (from, to.min(cached_from), to)
         };
         let read = self.disk.read_log(from..=disk_to - 1, max_bytes).map_err(io::Error::other)?;
+        // What is absent at the beginning was never there or was purged meanwhile; the reader sees at which index the answer begins.
+        let first = read.first().map_or(disk_to, |(index, _)| *index);
         let mut found = Vec::with_capacity(read.len());
         let mut bytes = 0;
         for (index, value) in read {
-            if index != from + found.len() as u64 {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("log entry {} is missing", from + found.len() as u64)));
-            }
+            require(index == first + found.len() as u64, first + found.len() as u64)?;
             bytes += value.len();
             let entry = encode::read_entry(index, &mut Reader::new(value));
             found.push(entry.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("log entry {index}: {e}")))?);
         }
-        if found.is_empty() {
-            // Purged between the look at the cache and at the disk.
+        let next = first + found.len() as u64;
+        if bytes >= max_bytes {
             return Ok(found);
         }
-        if bytes < max_bytes && (found.len() as u64) < disk_to - from {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("log entry {} is missing", from + found.len() as u64)));
-        }
-        let next = from + found.len() as u64;
-        if next == disk_to && next < to && bytes < max_bytes {
+        require(next == disk_to, next)?;
+        if next < to {
             found.extend(self.read(next, to, max_bytes - bytes)?);
         }
         Ok(found)
@@ -116,6 +113,10 @@ impl Log {
             Err(_) => Err(io::Error::other(DiskError::Closed)),
         }
     }
+}
+
+fn require(held: bool, index: u64) -> io::Result<()> {
+    if held { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidData, format!("log entry {index} is missing"))) }
 }
 
 impl Inner {
@@ -249,7 +250,7 @@ impl RaftLogStorage<TypeConfig> for Log {
                     inner.cached_bytes -= encode::entry_size(&entry);
                 }
             }
-            inner.last = last;
+            inner.last = inner.last.min(last);
         }
         Self::wait(|done| self.disk.truncate(from, done)).await?;
         // Only now have the callbacks of the removed entries been called.
