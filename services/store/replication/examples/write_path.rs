@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wheelhouse_base::{ClusterId, HostName, ReplicaId, SystemClock};
 use wheelhouse_mvcc::{Command, Txn};
-use wheelhouse_replication::{BoxedIo, DataKey, Dial, GroupManager, HostDisk, HostParts, LogLimits, ReplicaSpec, ReplicatedStore, Start, StreamTransport};
+use wheelhouse_replication::{BoxedIo, DataKey, Dial, GroupManager, HostDisk, HostParts, ReplicaSpec, ReplicatedStore, Start, StreamTransport};
 use wheelhouse_runtime::Tasks;
 use wheelhouse_store::Store;
 
@@ -130,7 +130,7 @@ async fn host(me: u16, base: u16, directory: PathBuf) -> Result<(), Failure> {
             }
         }
     });
-    let manager = GroupManager::new(HostParts { host: name(me), disk: HostDisk::open(&directory)?, transport, clock: Arc::new(SystemClock), log: LogLimits::default() });
+    let manager = GroupManager::new(HostParts { host: name(me), disk: HostDisk::open(&directory)?, transport, clock: Arc::new(SystemClock) });
     let voters = (0..HOSTS).map(|i| (ReplicaId(u64::from(i)), name(i))).collect();
     let start = if me == 0 { Start::Found { voters } } else { Start::Join };
     let key = DataKey::from_bytes([7; 32]);

@@ -38,7 +38,6 @@ pub struct HostParts {
     pub transport: Arc<dyn PeerTransport>,
     /// For the retention of history only.
     pub clock: Arc<dyn Clock>,
-    pub log: LogLimits,
 }
 
 /// A replica to start.
@@ -99,9 +98,14 @@ pub struct GroupManager {
 impl GroupManager {
     /// Must be called inside a tokio runtime.
     pub fn new(parts: HostParts) -> Arc<Self> {
+        Self::with_log_limits(parts, LogLimits::default())
+    }
+
+    /// With logs of another length than usual. Must be called inside a tokio runtime.
+    pub fn with_log_limits(parts: HostParts, log: LogLimits) -> Arc<Self> {
         let tasks = Tasks::new(format!("replication on {}", parts.host));
         let peers = Peers::new(parts.transport, tasks.clone());
-        let HostParts { host, disk, clock, log, .. } = parts;
+        let HostParts { host, disk, clock, .. } = parts;
         let manager = Arc::new(Self { host, disk, peers, clock, log, groups: Mutex::default(), tasks });
         let (weak, mut stop) = (Arc::downgrade(&manager), manager.tasks.stop_signal());
         manager.tasks.spawn("maintenance", async move {

@@ -29,7 +29,8 @@ impl World {
 
     fn manager(&self, i: usize) -> Arc<GroupManager> {
         let transport = self.network.host(host(i));
-        GroupManager::new(HostParts { host: host(i), disk: HostDisk::simulated(&self.disks[i]), transport, clock: Arc::new(ManualClock::default()), log: LogLimits { entries: 100, kept: 20 } })
+        let parts = HostParts { host: host(i), disk: HostDisk::simulated(&self.disks[i]), transport, clock: Arc::new(ManualClock::default()) };
+        GroupManager::with_log_limits(parts, LogLimits { entries: 100, kept: 20 })
     }
 
     fn spec(&self, i: usize, start: Start) -> ReplicaSpec {

@@ -100,8 +100,8 @@ impl World {
             (hosts[i].name.clone(), hosts[i].disk.clone(), hosts[i].life)
         };
         let transport = self.network.host(name.clone());
-        let parts = HostParts { host: name, disk: HostDisk::simulated(&disk), transport, clock: Arc::new(ManualClock::default()), log: LOG };
-        let manager = GroupManager::new(parts);
+        let parts = HostParts { host: name, disk: HostDisk::simulated(&disk), transport, clock: Arc::new(ManualClock::default()) };
+        let manager = GroupManager::with_log_limits(parts, LOG);
         let spec = ReplicaSpec { cluster: self.cluster.clone(), replica: ReplicaId(i as u64), key: self.key.clone(), start };
         let store = manager.start(spec).await.map_err(|e| format!("host {i} does not start: {e}"))?;
         self.hosts.borrow_mut()[i].running = Some(Running { manager, store: store.clone() });
