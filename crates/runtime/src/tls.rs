@@ -174,3 +174,45 @@ impl ClientCertVerifier for AnyClient {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
+
+/// The certificates that a server shows, leaf first, without checking any: what a machine looks at that knows an authority only by its hash.
+/// Nothing may be sent over such a connection; connect anew with the authority that was found.
+pub async fn shown_certificates(address: &str, server_name: &str, alpn: &[&[u8]]) -> std::io::Result<Vec<Vec<u8>>> {
+    let name = rustls::pki_types::ServerName::try_from(server_name.to_owned()).map_err(std::io::Error::other)?;
+    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().map_err(std::io::Error::other)?;
+    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer(provider()))).with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    Ok(chain.iter().map(|c| c.as_ref().to_vec()).collect())
+}
+
+/// Accepts every server; for [`shown_certificates`] alone.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -106,6 +106,9 @@ pub struct ClusterStatus {
     /// `https://host:port`, the address that tenants' kubeconfigs name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
+    /// For which membership and leadership `Ready` was last proven, `<generation>/<term>`; empty if never.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub proven: String,
     /// The TLS server name that the endpoint routes by.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server_name: String,
@@ -282,6 +285,7 @@ pub fn schema() -> Schema {
         ("members", shapes::map_list(member_status, "replicaID")),
         ("leader", shapes::string()),
         ("endpoint", shapes::string()),
+        ("proven", shapes::string()),
         ("serverName", shapes::string()),
         ("conditions", shapes::conditions()),
         ("observedGeneration", shapes::int()),
