@@ -64,7 +64,7 @@ fn decisions_and_reasons_are_as_recorded() {
         (&jane, "get", Target::Path("/version"), None),
     ];
     for (user, verb, target, expected) in rows {
-        let decision = authorize(&policy, &Attributes::new(user, verb, target.clone()));
+        let decision = authorize(&policy, None, &Attributes::new(user, verb, target.clone()));
         let found = match &decision {
             Decision::Allow { reason } => Some(reason.clone()),
             Decision::NoOpinion { .. } => None,
@@ -72,7 +72,7 @@ fn decisions_and_reasons_are_as_recorded() {
         assert_eq!(found, expected, "{user:?} {verb} {target:?}");
     }
     let root = user("x", &["system:masters"]);
-    assert_eq!(authorize(&policy, &Attributes::new(&root, "*", target("*", "*", "", "", ""))), Decision::Allow { reason: String::new() });
+    assert_eq!(authorize(&policy, None, &Attributes::new(&root, "*", target("*", "*", "", "", ""))), Decision::Allow { reason: String::new() });
 }
 
 #[test]

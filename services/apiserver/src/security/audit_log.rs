@@ -29,7 +29,7 @@ const ROTATE_BYTES: u64 = 16 * 1024 * 1024;
 const KEPT_FILES: usize = 3;
 
 /// Where requests put their events. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AuditSink {
     queue: mpsc::Sender<Vec<u8>>,
     dropped: Arc<AtomicU64>,

@@ -307,3 +307,22 @@ async fn the_audit_log_ends_with_its_last_sink() {
     assert_eq!(text.lines().count(), 300);
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[tokio::test]
+async fn a_node_reads_a_secret_as_soon_as_its_pod_is_bound() {
+    let f = Fixture::new();
+    let node = User { name: "system:node:n1".into(), groups: vec!["system:nodes".into()], ..User::default() };
+    let target = Target::Resource { group: "", version: "v1", resource: "secrets", subresource: "", namespace: "ns", name: "s" };
+    let allowed = || f.security.authorize(&Attributes::new(&node, "get", target.clone())).allowed();
+    let pod = |node: &str| json!({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"nodeName": node, "volumes": [{"name": "v", "secret": {"secretName": "s"}}]}});
+    assert!(!allowed());
+    put(&*f.store, "", "pods", pod("")).await;
+    f.store.catch_up();
+    assert!(!allowed());
+    put(&*f.store, "", "pods", pod("n1")).await;
+    f.store.catch_up();
+    assert!(allowed());
+    delete(&*f.store, "", "pods", &pod("n1")).await;
+    f.store.catch_up();
+    assert!(!allowed());
+}
