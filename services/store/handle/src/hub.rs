@@ -297,8 +297,13 @@ impl HubWatch {
     /// Takes what concerns this watch from the next stretch of the history.
     fn scan(&mut self, root: &Snapshot) -> Result<(), WatchError> {
         let mut ready = VecDeque::new();
-        for batch in root.history_since(self.position).map_err(|_| WatchError::Lagged)?.take(SCAN_BATCHES) {
-            self.looked = batch.revision;
+        // Not every revision has a batch: an empty store's first has none.
+        self.looked = root.revision();
+        for (scanned, batch) in root.history_since(self.position).map_err(|_| WatchError::Lagged)?.enumerate() {
+            if scanned == SCAN_BATCHES {
+                self.looked = batch.revision - 1;
+                break;
+            }
             if batch.events.iter().any(|event| self.range.contains(&event.kv.key)) {
                 ready.push_back(batch.clone());
             }

@@ -102,8 +102,11 @@ async fn waits_end_when_the_revision_is_there(store: Arc<dyn Store>) {
 }
 
 async fn watches_tell_everything_in_order(store: Arc<dyn Store>) {
+    let mut from_nothing = store.watch(KeyRange::prefix("/registry/core/pods/"), 0).expect("nothing was compacted");
+    assert!(tokio::time::timeout(SHORT, from_nothing.next()).await.is_err(), "nothing happened yet");
     let start = store.snapshot().revision();
     let first = put(&*store, "/registry/core/pods/a", "1").await;
+    assert_eq!(next(&mut from_nothing).await.revision, first);
     let mut watch = store.watch(KeyRange::prefix("/registry/core/pods/"), start).expect("nothing was compacted");
     let created = next(&mut watch).await;
     assert_eq!((created.revision, created.events.len()), (first, 1), "the past is told");
