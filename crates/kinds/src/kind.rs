@@ -293,6 +293,13 @@ pub trait TypedKind: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The same without the typed struct, for kinds that are selected often: a watch asks this of every event. `None` leaves it to
+    /// [`TypedKind::selectable_fields`].
+    fn selectable_from_value(object: &Value) -> Option<Vec<(&'static str, String)>> {
+        let _ = object;
+        None
+    }
+
     fn grace_period(object: &Self::Object) -> Option<i64> {
         let _ = object;
         None
@@ -407,7 +414,8 @@ impl<T: TypedKind> Kind for Typed<T> {
         if T::SELECTABLE.is_empty() {
             return Vec::new();
         }
-        Self::read(object).map(|typed| T::selectable_fields(&typed)).unwrap_or_default()
+        let quick = T::selectable_from_value(object);
+        quick.unwrap_or_else(|| Self::read(object).map(|typed| T::selectable_fields(&typed)).unwrap_or_default())
     }
 
     fn selectable_names(&self) -> &[&'static str] {

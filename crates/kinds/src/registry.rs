@@ -18,7 +18,7 @@ use crate::virtuals;
 pub enum Profile {
     /// What tenants see: Kubernetes and nothing else.
     Tenant,
-    /// The service's own control plane, which adds the fleet's kinds ([`Registry::with`]).
+    /// The service's own control plane, which adds the fleet's kinds.
     System,
 }
 
@@ -85,10 +85,12 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The built-in kinds. The profile decides nothing yet that is in this crate: the fleet's kinds come through [`Registry::with`].
+    /// The built-in kinds, and for the system's control plane the fleet's.
     pub fn new(profile: Profile) -> Self {
-        let _ = profile;
         let mut entries = Vec::new();
+        if profile == Profile::System {
+            crate::fleet::kinds().into_iter().for_each(|kind| push_stored(&mut entries, kind));
+        }
         for kind in builtin() {
             push_stored(&mut entries, kind);
         }

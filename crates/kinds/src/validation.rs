@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff;
 use serde::Serialize;
+use serde_json::Value;
 use wheelhouse_base::Timestamp;
 use wheelhouse_meta::field::{BadValue, ErrorList, FieldError, Path};
 use wheelhouse_meta::validation::{self as names, LabelSelectorOptions};
@@ -159,3 +160,13 @@ pub fn untagged<T: Serialize>(value: &T, definition: &str) -> BadValue {
 
 /// OpenAPI names of structs that messages show.
 pub const LABEL_SELECTOR: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector";
+
+/// The text at a dotted path of an object; empty where there is none. Numbers and booleans are printed.
+pub fn text_at(object: &Value, path: &str) -> String {
+    let found = path.split('.').try_fold(object, |value, step| value.get(step));
+    match found {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Bool(_) | Value::Number(_)) => found.map(Value::to_string).unwrap_or_default(),
+        _ => String::new(),
+    }
+}

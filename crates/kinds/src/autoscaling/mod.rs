@@ -1,3 +1,3 @@
-//! `autoscaling/v2`. The Scale of `autoscaling/v1` is [`crate::scale`].
+//! `autoscaling`, `v2` and `v1`. The Scale of `autoscaling/v1` is [`crate::scale`].
 
 pub mod horizontalpodautoscaler;

@@ -4,6 +4,7 @@ mod columns;
 mod defaults;
 mod metrics;
 mod validate;
+mod versions;
 
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 
@@ -20,6 +21,8 @@ impl TypedKind for HorizontalPodAutoscalerKind {
         subresources: &[subresource::STATUS],
         ..KindInfo::namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "horizontalpodautoscaler")
     };
+
+    const OTHER_VERSIONS: &'static [OtherVersion] = &[versions::V1];
 
     fn default(object: &mut HorizontalPodAutoscaler) {
         defaults::apply(object);

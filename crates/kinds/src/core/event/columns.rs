@@ -75,20 +75,13 @@ pub const SELECTABLE: &[&str] = &[
     "type",
 ];
 
-pub fn selectable_fields(object: &Event) -> Vec<(&'static str, String)> {
-    let involved = &object.involved_object;
-    let values = [
-        text(&involved.kind),
-        text(&involved.namespace),
-        text(&involved.name),
-        text(&involved.uid),
-        text(&involved.api_version),
-        text(&involved.resource_version),
-        text(&involved.field_path),
-        text(&object.reason),
-        text(&object.reporting_component),
-        component(object),
-        text(&object.type_),
-    ];
-    SELECTABLE.iter().copied().zip(values.map(str::to_owned)).collect()
+pub fn selectable_fields(object: &Value) -> Vec<(&'static str, String)> {
+    let value = |name: &'static str| match name {
+        "source" => {
+            let component = validation::text_at(object, "source.component");
+            if component.is_empty() { validation::text_at(object, "reportingComponent") } else { component }
+        }
+        name => validation::text_at(object, name),
+    };
+    SELECTABLE.iter().map(|name| (*name, value(name))).collect()
 }

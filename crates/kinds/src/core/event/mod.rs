@@ -36,7 +36,7 @@ impl TypedKind for EventKind {
 
     const SELECTABLE: &'static [&'static str] = columns::SELECTABLE;
 
-    fn selectable_fields(object: &Event) -> Vec<(&'static str, String)> {
-        columns::selectable_fields(object)
+    fn selectable_from_value(object: &Value) -> Option<Vec<(&'static str, String)>> {
+        Some(columns::selectable_fields(object))
     }
 }

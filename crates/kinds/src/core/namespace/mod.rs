@@ -14,7 +14,7 @@ use serde_json::Value;
 use wheelhouse_base::Timestamp;
 
 use crate::kind::{Action, Column, KindInfo, NameRule, RequestContext, Subresource, TypedKind, Verb, Verdict};
-use crate::subresource;
+use crate::{subresource, validation};
 
 pub struct NamespaceKind;
 
@@ -61,7 +61,7 @@ impl TypedKind for NamespaceKind {
 
     const SELECTABLE: &'static [&'static str] = &["status.phase"];
 
-    fn selectable_fields(object: &Namespace) -> Vec<(&'static str, String)> {
-        vec![("status.phase", columns::phase(object).to_owned())]
+    fn selectable_from_value(object: &Value) -> Option<Vec<(&'static str, String)>> {
+        Some(vec![("status.phase", validation::text_at(object, "status.phase"))])
     }
 }

@@ -186,19 +186,12 @@ pub const SELECTABLE: &[&str] = &[
     "status.nominatedNodeName",
 ];
 
-pub fn selectable_fields(pod: &Pod) -> Vec<(&'static str, String)> {
-    let spec = pod.spec.clone().unwrap_or_default();
-    let status = pod.status.as_ref();
-    let ip = status.and_then(|s| items(&s.pod_ips).first()).map(|ip| ip.ip.clone()).unwrap_or_default();
-    vec![
-        ("spec.nodeName", spec.node_name.unwrap_or_default()),
-        ("spec.restartPolicy", spec.restart_policy.unwrap_or_default()),
-        ("spec.schedulerName", spec.scheduler_name.unwrap_or_default()),
-        ("spec.serviceAccountName", spec.service_account_name.unwrap_or_default()),
-        ("spec.hostNetwork", spec.host_network.unwrap_or_default().to_string()),
-        ("status.phase", phase(pod).to_owned()),
-        ("status.podIP", ip.clone()),
-        ("status.podIPs", ip),
-        ("status.nominatedNodeName", status.map(|s| text(&s.nominated_node_name)).unwrap_or_default().to_owned()),
-    ]
+pub fn selectable_fields(pod: &Value) -> Vec<(&'static str, String)> {
+    let value = |name: &'static str| match name {
+        "spec.hostNetwork" => pod["spec"]["hostNetwork"].as_bool().unwrap_or_default().to_string(),
+        // Both mean the first address.
+        "status.podIP" | "status.podIPs" => validation::text_at(&pod["status"]["podIPs"][0], "ip"),
+        name => validation::text_at(pod, name),
+    };
+    SELECTABLE.iter().map(|name| (*name, value(name))).collect()
 }

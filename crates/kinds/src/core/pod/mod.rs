@@ -85,8 +85,8 @@ impl TypedKind for PodKind {
 
     const SELECTABLE: &'static [&'static str] = columns::SELECTABLE;
 
-    fn selectable_fields(object: &Pod) -> Vec<(&'static str, String)> {
-        columns::selectable_fields(object)
+    fn selectable_from_value(object: &Value) -> Option<Vec<(&'static str, String)>> {
+        Some(columns::selectable_fields(object))
     }
 
     /// A pod that never reached a node, or is done, goes at once whatever is asked.

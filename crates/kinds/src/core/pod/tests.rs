@@ -137,3 +137,20 @@ fn the_class_follows_from_requests_and_limits() {
     assert_eq!(class(json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1Gi"}})), "Guaranteed");
     assert_eq!(class(json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}})), "Burstable");
 }
+
+#[test]
+fn a_pod_is_selected_by_its_fields() {
+    let kind = Typed::<PodKind>::new();
+    let mut pod = pod();
+    pod["spec"]["nodeName"] = "n1".into();
+    pod["status"]["podIPs"] = json!([{"ip": "10.1.1.1"}, {"ip": "fd00::1"}]);
+    let fields = kind.selectable_fields(&pod);
+    let names: Vec<&str> = fields.iter().map(|f| f.0).collect();
+    assert_eq!(names, kind.selectable_names());
+    let value = |name: &str| fields.iter().find(|f| f.0 == name).map(|f| f.1.as_str());
+    assert_eq!(value("spec.nodeName"), Some("n1"));
+    assert_eq!(value("spec.hostNetwork"), Some("false"));
+    assert_eq!(value("status.phase"), Some("Pending"));
+    assert_eq!(value("status.podIP"), Some("10.1.1.1"));
+    assert_eq!(value("status.nominatedNodeName"), Some(""));
+}

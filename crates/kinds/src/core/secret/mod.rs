@@ -51,7 +51,7 @@ impl TypedKind for SecretKind {
 
     const SELECTABLE: &'static [&'static str] = &["type"];
 
-    fn selectable_fields(object: &Secret) -> Vec<(&'static str, String)> {
-        vec![("type", text(&object.type_).to_owned())]
+    fn selectable_from_value(object: &Value) -> Option<Vec<(&'static str, String)>> {
+        Some(vec![("type", validation::text_at(object, "type"))])
     }
 }

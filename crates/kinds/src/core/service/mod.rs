@@ -98,8 +98,7 @@ impl TypedKind for ServiceKind {
 
     const SELECTABLE: &'static [&'static str] = &["spec.clusterIP", "spec.type"];
 
-    fn selectable_fields(object: &Service) -> Vec<(&'static str, String)> {
-        let spec = object.spec.clone().unwrap_or_default();
-        vec![("spec.clusterIP", spec.cluster_ip.unwrap_or_default()), ("spec.type", spec.type_.unwrap_or_default())]
+    fn selectable_from_value(object: &Value) -> Option<Vec<(&'static str, String)>> {
+        Some(Self::SELECTABLE.iter().map(|name| (*name, validation::text_at(object, name))).collect())
     }
 }
