@@ -4,6 +4,8 @@ use serde_json::Value;
 use wheelhouse_access::{Identity, Lookups};
 use wheelhouse_mvcc::{KeyValue, Snapshot};
 
+use crate::stored::Meta;
+
 /// One consistent state of the cluster. Cheap to make and to drop: a snapshot is a reference.
 pub struct SnapshotLookups(pub Snapshot);
 
@@ -29,13 +31,19 @@ pub(super) fn decode(kv: &KeyValue) -> Option<Value> {
     Some(object)
 }
 
-impl Lookups for SnapshotLookups {
-    fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+impl SnapshotLookups {
+    fn record(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<&KeyValue> {
         // A name that would leave its folder names nothing.
         if name.is_empty() || name.contains('/') || namespace.contains('/') {
             return None;
         }
-        decode(self.0.get(object_key(group, resource, namespace, name).as_bytes())?)
+        self.0.get(object_key(group, resource, namespace, name).as_bytes()).map(|kv| &**kv)
+    }
+}
+
+impl Lookups for SnapshotLookups {
+    fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        decode(self.record(group, resource, namespace, name)?)
     }
 
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Value> {
@@ -49,6 +57,8 @@ impl Lookups for SnapshotLookups {
     }
 
     fn identity(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Identity> {
-        self.get(group, resource, namespace, name).map(|object| Identity::of(&object))
+        let kv = self.record(group, resource, namespace, name)?;
+        let meta = Meta::read(&kv.value).ok()?;
+        Some(Identity { uid: meta.uid, deletion_timestamp: meta.deletion_timestamp })
     }
 }
