@@ -77,7 +77,8 @@ impl LeaseTimes {
     }
 }
 
-/// Revokes leases whose time is over, while this replica leads.
+/// Revokes leases whose time is over, while this replica leads. Where the store itself ends leases as well, the second revocation finds
+/// nothing; it still keeps the deadlines that `LeaseTimeToLive` answers from.
 pub struct Expiry {
     store: Arc<dyn Store>,
     times: LeaseTimes,

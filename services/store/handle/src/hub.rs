@@ -72,6 +72,15 @@ impl Recent {
         let end = self.batches.partition_point(|batch| batch.revision <= upto);
         Some(self.batches.range(first..end.max(first)).cloned().collect())
     }
+
+    /// Lets go of what is too much and of what is older than `compacted`.
+    fn shorten(&mut self, compacted: Revision) {
+        while self.batches.len() > RECENT_BATCHES || self.batches.front().is_some_and(|first| first.revision < compacted) {
+            if let Some(dropped) = self.batches.pop_front() {
+                self.floor = dropped.revision;
+            }
+        }
+    }
 }
 
 impl WatchHub {
@@ -93,7 +102,11 @@ impl WatchHub {
         // Filled, then shown, then woken: a watch that sees a root finds every batch up to it in its bucket.
         let mut touched = Vec::new();
         if !buckets.is_empty() {
-            batches.iter().for_each(|batch| add_to_buckets(&buckets, batch, compacted, &mut touched));
+            batches.iter().for_each(|batch| add_to_buckets(&buckets, batch, &mut touched));
+        }
+        if compacted != self.root.load().compacted() {
+            // Or a quiet bucket would hold compacted records for ever.
+            buckets.values().for_each(|bucket| bucket.recent.lock().shorten(compacted));
         }
         self.root.store(Arc::new(root));
         for bucket in touched {
@@ -194,7 +207,7 @@ impl WatchHub {
 }
 
 /// Adds `batch` to the buckets that its keys fall into, and those to `touched`.
-fn add_to_buckets<'b>(buckets: &'b HashMap<Box<[u8]>, Arc<Bucket>>, batch: &Arc<Batch>, compacted: Revision, touched: &mut Vec<&'b Bucket>) {
+fn add_to_buckets<'b>(buckets: &'b HashMap<Box<[u8]>, Arc<Bucket>>, batch: &Arc<Batch>, touched: &mut Vec<&'b Bucket>) {
     let mut last: Option<&[u8]> = None;
     for event in &batch.events {
         let prefix = bucket_of_key(&event.kv.key);
@@ -203,25 +216,20 @@ fn add_to_buckets<'b>(buckets: &'b HashMap<Box<[u8]>, Arc<Bucket>>, batch: &Arc<
             continue;
         }
         last = Some(prefix);
-        touched.extend(buckets.get(prefix).filter(|bucket| bucket.push(batch, compacted)).map(|bucket| &**bucket));
+        touched.extend(buckets.get(prefix).filter(|bucket| bucket.push(batch)).map(|bucket| &**bucket));
     }
-    touched.extend(buckets.get(&b""[..]).filter(|bucket| bucket.push(batch, compacted)).map(|bucket| &**bucket));
+    touched.extend(buckets.get(&b""[..]).filter(|bucket| bucket.push(batch)).map(|bucket| &**bucket));
 }
 
 impl Bucket {
     /// False if the batch is there already.
-    fn push(&self, batch: &Arc<Batch>, compacted: Revision) -> bool {
+    fn push(&self, batch: &Arc<Batch>) -> bool {
         let mut recent = self.recent.lock();
         if recent.batches.back().is_some_and(|last| last.revision == batch.revision) {
             return false;
         }
         recent.batches.push_back(batch.clone());
-        // A compacted batch is let go as well, or a quiet bucket would hold its records for ever.
-        while recent.batches.len() > RECENT_BATCHES || recent.batches.front().is_some_and(|first| first.revision < compacted) {
-            if let Some(dropped) = recent.batches.pop_front() {
-                recent.floor = dropped.revision;
-            }
-        }
+        recent.shorten(0);
         true
     }
 }
