@@ -16,6 +16,8 @@ pub struct Body(Inner);
 enum Inner {
     Empty,
     Full(Bytes),
+    /// Made without waiting, one after the other.
+    Pieces(Box<dyn Iterator<Item = Bytes> + Send>),
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -31,7 +33,15 @@ impl Body {
 
     /// Pieces computed on demand without waiting.
     pub fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
-        Self::stream(futures::stream::iter(pieces))
+        Self(Inner::Pieces(Box::new(pieces)))
+    }
+
+    /// The pieces of a body made by [`Body::pieces`]; any other body comes back.
+    pub fn into_pieces(self) -> Result<Box<dyn Iterator<Item = Bytes> + Send>, Self> {
+        match self.0 {
+            Inner::Pieces(pieces) => Ok(pieces),
+            other => Err(Self(other)),
+        }
     }
 
     /// The same body, which keeps `held` until it is read or dropped.
@@ -48,7 +58,7 @@ impl Body {
         match &self.0 {
             Inner::Empty => Some(&[]),
             Inner::Full(bytes) => Some(bytes),
-            Inner::Stream(_) => None,
+            Inner::Pieces(_) | Inner::Stream(_) => None,
         }
     }
 }
@@ -96,6 +106,7 @@ impl http_body::Body for Body {
                 self.0 = Inner::Empty;
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
+            Inner::Pieces(pieces) => Poll::Ready(pieces.next().map(|bytes| Ok(Frame::data(bytes)))),
             Inner::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
@@ -104,7 +115,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Inner::Empty => true,
             Inner::Full(bytes) => bytes.is_empty(),
-            Inner::Stream(_) => false,
+            Inner::Pieces(_) | Inner::Stream(_) => false,
         }
     }
 
@@ -112,7 +123,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Inner::Empty => SizeHint::with_exact(0),
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Inner::Stream(_) => SizeHint::default(),
+            Inner::Pieces(_) | Inner::Stream(_) => SizeHint::default(),
         }
     }
 }

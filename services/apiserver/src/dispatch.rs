@@ -6,7 +6,7 @@ use wheelhouse_meta::Status;
 
 use crate::list::options::ListOptions;
 use crate::list::{Scope, list};
-use crate::registry::{Call, binding, collection, create, delete, eviction, get, patch, scale, update};
+use crate::registry::{Call, binding, collection, connect, create, delete, eviction, get, patch, scale, update};
 use crate::request::{Answer, media};
 use crate::resource::{Resource, Target};
 use crate::respond::Reply;
@@ -18,7 +18,10 @@ pub async fn dispatch(call: &Call<'_>, method: &Method) -> Answer<Reply> {
     if *method == Method::PATCH && !patch::is_patch_type(&media::content_type(call.headers)) {
         return Err(Status::unsupported_media_type_by_router().into());
     }
-    media::check_route_accept(call.headers, watchable)?;
+    // A stream has a form of its own, and clients ask for it with any type.
+    if !matches!(call.route.target, Target::Subresource(sub) if sub.action == Action::Connect) {
+        media::check_route_accept(call.headers, watchable)?;
+    }
     call.warn(deprecation(call.resource()).map(str::to_owned));
     if !call.resource().is_stored() {
         return if call.resource().is("", "bindings") { binding::bind(call).await } else { reviews::review(call).await };
@@ -42,6 +45,7 @@ pub async fn dispatch(call: &Call<'_>, method: &Method) -> Answer<Reply> {
             (Action::Bind, _) => binding::bind(call).await,
             (Action::Evict, _) => eviction::evict(call).await,
             (Action::Token, _) => reviews::token(call).await,
+            (Action::Connect, _) if call.resource().is("", "pods") => connect::connect(call).await,
             _ => Err(Status::method_not_allowed().into()),
         },
     }

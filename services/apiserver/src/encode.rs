@@ -33,7 +33,11 @@ impl RowObject {
             "" | "Metadata" => Ok(Self::Metadata),
             "None" => Ok(Self::None),
             "Object" => Ok(Self::Object),
-            other => Err(Status::bad_request(format!("unrecognized includeObject value: {}", wheelhouse_meta::gotext::quote(other))).into()),
+            other => {
+                let quoted = wheelhouse_meta::gotext::quote(other);
+                let why = format!("includeObject: Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty");
+                Err(Status::bad_request(format!("Unable to convert to Table as requested: {why}")).into())
+            }
         }
     }
 }
@@ -210,7 +214,7 @@ impl Form {
 pub fn encode_value(value: &Value, encoding: Encoding) -> Answer<Bytes> {
     match encoding {
         Encoding::Json => Ok(serde_json::to_vec(value).map_err(Status::internal_error)?.into()),
-        Encoding::Yaml => Ok(serde_norway::to_string(value).map_err(Status::internal_error)?.into()),
+        Encoding::Yaml => Ok(crate::yaml::to_string(value).into()),
         Encoding::Protobuf => {
             let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or("");
             let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));

@@ -37,10 +37,11 @@ pub mod server;
 mod storage;
 pub mod stored;
 mod watch;
+mod yaml;
 
 pub use config::{Config, Limits};
 pub use connection::{InProcess, Origin, serve_connection};
 pub use registry::services::ServiceNetwork;
 pub use resource::Catalogue;
-pub use security::{ConnectionInfo, Credentials, Security};
+pub use security::{AuditLog, AuditSink, ConnectionInfo, Credentials, Security, audit_log};
 pub use server::{ApiServer, Shared};

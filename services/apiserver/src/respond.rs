@@ -49,7 +49,9 @@ impl Reply {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.code;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        if !self.content_type.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         add_warnings(headers, &self.warnings);
         for (name, value) in self.headers {
@@ -92,7 +94,7 @@ pub fn encode_status(status: &Status, encoding: Encoding) -> Bytes {
 /// JSON text as YAML.
 pub fn yaml(json: &[u8]) -> Bytes {
     let value: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
-    serde_norway::to_string(&value).unwrap_or_default().into()
+    crate::yaml::to_string(&value).into()
 }
 
 /// All warnings of one answer together hold at most this many bytes; upstream's limit for the header block.

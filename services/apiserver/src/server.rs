@@ -190,6 +190,8 @@ impl ApiServer {
         } else {
             Some(semaphore.try_acquire().map_err(|_| self.refuse(incoming))?)
         };
+        let most = if mutating { self.config.limits.write_in_flight } else { self.config.limits.read_in_flight };
+        self.metrics.in_flight(mutating, most - semaphore.available_permits());
         let work = async {
             let bytes = read_body(incoming.parts, body).await?;
             self.serve(incoming, &user, &bytes).await

@@ -175,7 +175,10 @@ fn openapi_resources(catalogue: &Catalogue) -> Vec<openapi::Resource> {
             namespaced: r.namespaced(),
             verbs: texts(info.verbs),
             subresources: subresources.collect(),
-            schema: r.entry.kind().and_then(|kind| kind.schema()),
+            // A kind that is in the table is described from there.
+            schema: r.entry.kind().and_then(|kind| kind.schema()).filter(|_| {
+                wheelhouse_schema::catalog().kind(r.entry.group, r.entry.version, info.kind).is_none()
+            }),
         }
     };
     catalogue.resources().iter().map(resource).collect()

@@ -31,7 +31,7 @@ pub async fn create(call: &Call<'_>) -> Answer<Reply> {
     let resource = call.resource();
     for attempt in 0..NAME_ATTEMPTS {
         let prepared = prepare(call, object.clone(), &options, attempt).await?;
-        let name = prepared.name().to_owned();
+        let name = prepared.object.name().to_owned();
         let written = store(call, prepared, &name, &options).await;
         match written {
             Ok(written) => return object_reply(&form, StatusCode::CREATED, written.revision, &written.value),
@@ -45,8 +45,16 @@ pub async fn create(call: &Call<'_>) -> Answer<Reply> {
     Err(Status::generate_name_conflict(&resource.group_resource, "", 1).into())
 }
 
+/// A validated object of the stored version, before what needs the store's state.
+#[derive(Clone)]
+pub struct Prepared {
+    pub object: Value,
+    /// The kind's warnings, given once nothing can refuse the object any more.
+    warnings: Vec<String>,
+}
+
 /// Commits a prepared object. A lost race over an address allocates again.
-async fn store(call: &Call<'_>, prepared: Value, name: &str, options: &WriteOptions) -> Answer<Written> {
+async fn store(call: &Call<'_>, prepared: Prepared, name: &str, options: &WriteOptions) -> Answer<Written> {
     let resource = call.resource();
     let mut writer = Writer::begin(call, resource, resource.key(call.namespace(), name), options.dry_run);
     loop {
@@ -57,7 +65,10 @@ async fn store(call: &Call<'_>, prepared: Value, name: &str, options: &WriteOpti
                 Err(status) if status.is(wheelhouse_meta::Reason::Invalid) => Err(status),
                 _ => Err(Status::already_exists(&resource.group_resource, name).into()),
             },
-            Some(_) => Err(Status::already_exists(&resource.group_resource, name).into()),
+            Some(_) => {
+                call.warn(prepared.warnings.clone());
+                Err(Status::already_exists(&resource.group_resource, name).into())
+            }
             None => finish(call, prepared.clone(), options, writer.snapshot()).await,
         };
         if let Some(written) = writer.conclude(current, decided).await? {
@@ -76,14 +87,14 @@ pub fn default(call: &Call<'_>, object: &mut Value) {
 }
 
 /// From a decoded, defaulted object of the served version to a validated one of the stored version.
-async fn prepare(call: &Call<'_>, mut object: Value, options: &WriteOptions, attempt: u64) -> Answer<Value> {
+async fn prepare(call: &Call<'_>, mut object: Value, options: &WriteOptions, attempt: u64) -> Answer<Prepared> {
     meta::wipe_system_fields(&mut object);
     fields::update(call, None, &mut object, &options.manager)?;
     prepare_tracked(call, object, options, attempt).await
 }
 
 /// The same for an object whose managed fields are decided already (apply).
-pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &WriteOptions, attempt: u64) -> Answer<Value> {
+pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &WriteOptions, attempt: u64) -> Answer<Prepared> {
     let resource = call.resource();
     if let Some(other) = resource.other_version() {
         (other.to_stored)(&mut object);
@@ -103,17 +114,18 @@ pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &Write
     if !errors.is_empty() {
         return Err(Status::invalid(&resource.group_kind, object.name(), &errors).into());
     }
-    call.warn(verdict.warnings);
-    Ok(object)
+    Ok(Prepared { object, warnings: verdict.warnings })
 }
 
 /// What needs the state of the store: allocations, then validating admission.
-pub async fn finish(call: &Call<'_>, mut object: Value, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
+pub async fn finish(call: &Call<'_>, prepared: Prepared, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
+    let Prepared { mut object, warnings } = prepared;
     let also = if call.resource().is("", "services") {
         services::allocate(call.server.config.services.as_ref(), &mut object, None, snapshot, call.seed)?
     } else {
         Also::default()
     };
     call.admit_validating(Operation::Create, Some(&object), None, options.dry_run).await?;
+    call.warn(warnings);
     Ok(Step::Put { object, also })
 }

@@ -42,13 +42,27 @@ pub fn record(call: &Call<'_>, resource: &Resource, before: &Value, after: &mut 
     *after = apply::update(before, std::mem::take(after), &manager, &versions);
 }
 
-/// Records a body of another kind than the resource's, such as a TokenRequest.
+/// Records a new body of another kind than the resource's, such as a TokenRequest.
 pub fn record_in(call: &Call<'_>, body: &mut Value, api_version: &str, schema: &Schema, manager: &str) {
-    let manager = Manager { name: manager, api_version, subresource: call.subresource(), reset_fields: &[], now: call.now };
-    let versions = apply::SingleVersion { api_version, schema };
     let mut nothing = json!({"metadata": {}});
     wheelhouse_schema::normalise(&mut nothing, schema);
-    *body = apply::update(&nothing, std::mem::take(body), &manager, &versions);
+    *body = update_in(call, &nothing, std::mem::take(body), api_version, schema, manager);
+}
+
+/// Records an update of an object of another kind than the resource's, such as a Scale.
+pub fn update_in(call: &Call<'_>, live: &Value, new: Value, api_version: &str, schema: &Schema, manager: &str) -> Value {
+    apply::update(live, new, &foreign_manager(call, api_version, manager), &apply::SingleVersion { api_version, schema })
+}
+
+/// Merges an applied body of another kind than the resource's.
+pub fn merge_in(call: &Call<'_>, live: &Value, applied: &Value, api_version: &str, schema: &Schema, options: &WriteOptions) -> Answer<Value> {
+    let manager = foreign_manager(call, api_version, &options.manager);
+    let merged = apply::apply(live, applied, &manager, options.force, &apply::SingleVersion { api_version, schema });
+    merged.map_err(|error| Box::new(error.into_status()))
+}
+
+fn foreign_manager<'a>(call: &Call<'_>, api_version: &'a str, name: &'a str) -> Manager<'a> {
+    Manager { name, api_version, subresource: call.subresource(), reset_fields: &[], now: call.now }
 }
 
 /// Merges an applied body into the live object, or into nothing.

@@ -49,7 +49,16 @@ pub fn fill_new(call: &Call<'_>, resource: &Resource, object: &mut Value, attemp
     }
 }
 
+/// Kinds whose own validation looks at no metadata, so that only the common checks apply: the older version of Events, and disruption budgets.
+fn is_lax(resource: &Resource) -> bool {
+    let plural = resource.info().plural;
+    (plural == "events" && resource.entry.group.is_empty()) || plural == "poddisruptionbudgets"
+}
+
 fn format_of(resource: &Resource) -> NameFormat {
+    if is_lax(resource) {
+        return NameFormat::PathSegment;
+    }
     match resource.kind().name_rule() {
         NameRule::Subdomain => NameFormat::Dns1123Subdomain,
         NameRule::Label => NameFormat::Dns1123Label,
@@ -65,12 +74,12 @@ pub fn check_new(resource: &Resource, object: &Value) -> ErrorList {
 }
 
 /// Errors of an update's metadata. Upstream checks it once for every kind and once more in nearly every kind's own validation, so each appears
-/// twice; Events have no second check.
+/// twice; the kinds that are checked once only have it once.
 pub fn check_update(resource: &Resource, new: &Value, old: &Value) -> ErrorList {
     let path = Path::new("metadata");
     let mut errors = object_meta_create(&new["metadata"], resource.namespaced(), NameFormat::PathSegment, &path);
     let own = object_meta_update(&new["metadata"], &old["metadata"], &path);
-    if resource.info().plural != "events" {
+    if !is_lax(resource) {
         errors.extend(own.clone());
     }
     errors.extend(own);

@@ -10,6 +10,7 @@
 
 pub mod binding;
 pub mod collection;
+pub mod connect;
 pub mod create;
 pub mod delete;
 pub mod eviction;
@@ -19,6 +20,7 @@ pub mod meta;
 pub mod options;
 pub mod patch;
 pub mod scale;
+pub mod scale_fields;
 pub mod services;
 pub mod update;
 pub mod write;

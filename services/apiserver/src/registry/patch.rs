@@ -78,6 +78,11 @@ async fn merge(call: &Call<'_>, applied: &Value, current: Option<&Current>, opti
         }
         let mut new = fields::merge(call, None, applied, options)?;
         finish_merge(call, &mut new)?;
+        let uid = new.meta_text("uid");
+        if !uid.is_empty() {
+            let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(&call.resource().group_resource, call.name(), why).into());
+        }
         meta::wipe_system_fields(&mut new);
         new.metadata_mut().remove("resourceVersion");
         create::default(call, &mut new);
@@ -102,7 +107,7 @@ fn finish_merge(call: &Call<'_>, new: &mut Value) -> Answer<()> {
 
 /// The body of an apply exactly as sent: neither defaults nor the path's namespace must become owned, and an unknown field is the merge's error.
 pub fn applied_body(call: &Call<'_>, api_version: &str, kind: &str) -> Answer<Value> {
-    let value: Value = serde_norway::from_slice(call.body).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    let value: Value = crate::yaml::parse(call.body).map_err(|error| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {error}")))?;
     let sent = value.group_version_kind().unwrap_or_default();
     if !value.is_object() || sent.kind.is_empty() {
         return Err(Status::bad_request(format!("invalid object type: {sent}")).into());

@@ -2,7 +2,9 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use wheelhouse_meta::Status;
+use wheelhouse_base::Timestamp;
+use wheelhouse_meta::duration::human_duration;
+use wheelhouse_meta::{Status, time};
 use wheelhouse_meta::field::{FieldError, Path};
 use wheelhouse_meta::gvk::GroupKind;
 use wheelhouse_meta::object::Object;
@@ -13,9 +15,10 @@ use wheelhouse_schema::Schema;
 
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Current, Step, Writer, current};
-use super::{Call, fields, update};
+use super::patch::applied_body;
+use super::{Call, fields, scale_fields, update};
 use crate::encode::encode_value;
-use crate::request::media::{self, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH};
+use crate::request::media::{self, APPLY_YAML, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, View};
 use crate::request::{Answer, decode};
 use crate::respond::Reply;
 
@@ -25,34 +28,48 @@ const API_VERSION: &str = "autoscaling/v1";
 const DEFAULT_REPLICAS: i64 = 1;
 
 pub async fn get(call: &Call<'_>) -> Answer<Reply> {
-    let media = media::negotiate(call.headers, false)?;
+    let media = media::negotiate(call.headers, true)?;
     let snapshot = call.server.storage.linearizable().await?;
     let resource = call.resource();
     let current = current(resource, &snapshot, &call.key())?.ok_or_else(|| Status::not_found(&resource.group_resource, call.name()))?;
-    let body = encode_value(&scale_of(&current.object), media.encoding)?;
+    let scale = scale_of(&current.object);
+    let answer = match media.view {
+        View::Table { .. } => table(&scale, call.now),
+        View::Object => scale,
+        _ => return Err(Status::not_acceptable(&[media::JSON, media::YAML, media::PROTOBUF]).into()),
+    };
+    let body = encode_value(&answer, media.encoding)?;
     Ok(Reply::ok(media.encoding.media_type(), body))
 }
 
 /// PUT and PATCH.
 pub async fn set(call: &Call<'_>, patch: bool) -> Answer<Reply> {
     let media = media::negotiate(call.headers, false)?;
-    let options = WriteOptions::parse(call, if patch { OptionsKind::Patch } else { OptionsKind::Update })?;
+    let applies = patch && media::content_type(call.headers) == APPLY_YAML;
+    let kind = match (applies, patch) {
+        (true, _) => OptionsKind::Apply,
+        (_, true) => OptionsKind::Patch,
+        _ => OptionsKind::Update,
+    };
+    let options = WriteOptions::parse(call, kind)?;
     let resource = call.resource();
     let schema = schema();
     let expected = decode::Expected { api_version: API_VERSION, kind: "Scale", schema: &schema };
-    let body = if patch {
-        None
+    let body = if applies {
+        Body::Applied(applied_body(call, API_VERSION, "Scale")?)
+    } else if patch {
+        Body::Patch
     } else {
         let decoded = decode::body(call.body, media::body_encoding(call.headers)?, expected, options.validation)?;
         call.warn(decoded.warnings);
         check_name(call, &decoded.object)?;
-        Some(decoded.object)
+        Body::Whole(decoded.object)
     };
     let mut writer = Writer::begin(call, resource, call.key(), options.dry_run);
     let written = loop {
         let current = writer.current()?;
         let decided = match &current {
-            Some(current) => change(call, current, body.as_ref(), expected, &options, writer.snapshot()).await,
+            Some(current) => change(call, current, &body, expected, &options, writer.snapshot()).await,
             None => Err(Status::not_found(&resource.group_resource, call.name()).into()),
         };
         if let Some(written) = writer.conclude(current, decided).await? {
@@ -64,28 +81,49 @@ pub async fn set(call: &Call<'_>, patch: bool) -> Answer<Reply> {
     Ok(Reply::new(StatusCode::OK, media.encoding.media_type(), encode_value(&scale, media.encoding)?))
 }
 
-/// `body` is the Scale of a PUT; a PATCH has none and starts from the object's own.
+/// What a write says about the Scale.
+enum Body {
+    /// The Scale as it should be.
+    Whole(Value),
+    /// The request's body is a patch of the Scale as it is.
+    Patch,
+    /// The fields that an apply wants to own.
+    Applied(Value),
+}
+
 async fn change(
     call: &Call<'_>,
     current: &Current,
-    body: Option<&Value>,
+    body: &Body,
     expected: decode::Expected<'_>,
     options: &WriteOptions,
     snapshot: &Snapshot,
 ) -> Answer<Step> {
+    let parent = scale_fields::entries(&current.object);
+    let mut live = scale_of(&current.object);
+    scale_fields::set_entries(&mut live, scale_fields::to_scale(&parent));
     let scale = match body {
-        Some(scale) => scale.clone(),
-        None => {
-            let scale = patched(call, &scale_of(&current.object), expected.schema)?;
+        Body::Whole(scale) => fields::update_in(call, &live, scale.clone(), API_VERSION, expected.schema, &options.manager),
+        Body::Applied(applied) => fields::merge_in(call, &live, applied, API_VERSION, expected.schema, options)?,
+        Body::Patch => {
+            let scale = patched(call, &live, expected.schema)?;
             let decoded = decode::prune(scale, expected, options.validation).map_err(Status::bad_request)?;
-            check_name(call, &decoded.object)?;
-            decoded.object
+            fields::update_in(call, &live, decoded.object, API_VERSION, expected.schema, &options.manager)
         }
     };
-    rescale(call, current, &scale, options, snapshot).await
+    check_name(call, &scale)?;
+    let managed = scale_fields::to_parent(&parent, &scale_fields::entries(&scale), &call.resource().api_version);
+    rescale(call, current, &scale, managed, options, snapshot).await
 }
 
-async fn rescale(call: &Call<'_>, current: &Current, scale: &Value, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
+async fn rescale(
+    call: &Call<'_>,
+    current: &Current,
+    scale: &Value,
+    managed: Vec<Value>,
+    options: &WriteOptions,
+    snapshot: &Snapshot,
+) -> Answer<Step> {
     let resource = call.resource();
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {
@@ -102,10 +140,9 @@ async fn rescale(call: &Call<'_>, current: &Current, scale: &Value, options: &Wr
     if !version.is_empty() && version != current.object.meta_text("resourceVersion") {
         return Err(Status::optimistic_lock(&resource.group_resource, call.name()).into());
     }
-    let live = update::served(call, current);
-    let mut new = live.clone();
+    let mut new = update::served(call, current);
     new["spec"]["replicas"] = replicas.into();
-    fields::update(call, Some(&live), &mut new, &options.manager)?;
+    scale_fields::set_entries(&mut new, managed);
     update::apply(call, new, current, options, snapshot).await
 }
 
@@ -130,6 +167,28 @@ fn patched(call: &Call<'_>, scale: &Value, schema: &Schema) -> Answer<Value> {
         other => return Err(Status::bad_request(format!("{other} is not supported for the scale subresource")).into()),
     };
     patched.map_err(|error| Box::new(error.into_status()))
+}
+
+/// The Scale as `kubectl get --subresource=scale` shows it.
+fn table(scale: &Value, now: Timestamp) -> Value {
+    let column = |name: &str, kind: &str, description: &str| json!({"name": name, "type": kind, "format": "", "description": description, "priority": 0});
+    let created = time::from_json(scale["metadata"].get("creationTimestamp"));
+    let age = created.map_or("<unknown>".to_owned(), |created| human_duration(now.as_secs() - created.as_secs()));
+    let count = |part: &str| scale[part]["replicas"].as_i64().unwrap_or(0);
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]},
+        "columnDefinitions": [
+            column("Name", "string", "Name of the scaled object."),
+            column("Desired", "integer", "Replicas that are wanted."),
+            column("Available", "integer", "Replicas that there are."),
+            column("Age", "string", "Time since the object was created."),
+        ],
+        "rows": [{
+            "cells": [scale["metadata"]["name"], count("spec"), count("status"), age],
+            "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": scale["metadata"]},
+        }],
+    })
 }
 
 /// The Scale that stands for an object.

@@ -60,8 +60,17 @@ impl ServiceNetwork {
     }
 
     fn contains(&self, address: Ipv4Addr) -> bool {
-        let number = u32::from(address).wrapping_sub(u32::from(self.base));
-        (1..=self.hosts()).contains(&number)
+        (1..=self.hosts()).contains(&self.number(address))
+    }
+
+    /// The network's own address and the last one, which are inside and cannot be had.
+    fn is_edge(&self, address: Ipv4Addr) -> bool {
+        let number = self.number(address);
+        number == 0 || number == self.hosts() + 1
+    }
+
+    fn number(&self, address: Ipv4Addr) -> u32 {
+        u32::from(address).wrapping_sub(u32::from(self.base))
     }
 
     /// Fixed addresses are chosen from this many at the beginning: a sixteenth of the range, between 16 and 256.
@@ -156,6 +165,21 @@ fn needs_health_port(service: &Value) -> bool {
     kind_of(service) == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local"
 }
 
+/// A cluster has one family, IPv4.
+fn check_families(spec: &Value, errors: &mut ErrorList) {
+    let root = Path::new("spec");
+    let families = root.child("ipFamilies");
+    for (at, family) in spec["ipFamilies"].as_array().into_iter().flatten().enumerate() {
+        if family == "IPv6" {
+            errors.push(FieldError::invalid(&families.index(at), "IPv6", "not configured on this cluster"));
+        }
+    }
+    if spec["ipFamilyPolicy"] == "RequireDualStack" {
+        let why = "this cluster is not configured for dual-stack services";
+        errors.push(FieldError::invalid(&root.child("ipFamilyPolicy"), "RequireDualStack", why));
+    }
+}
+
 /// What an update leaves out although it had it and still needs it.
 fn keep_allocated(service: &mut Value, old: &Value) {
     let cluster = |service: &Value| kind_of(service) != "ExternalName";
@@ -196,6 +220,10 @@ impl Allocator<'_> {
         if kind_of(service) == "ExternalName" {
             return;
         }
+        check_families(&service["spec"], errors);
+        if !errors.is_empty() {
+            return;
+        }
         let asked = service["spec"]["clusterIPs"].get(0).or_else(|| service["spec"].get("clusterIP")).and_then(Value::as_str).unwrap_or("").to_owned();
         let address = match asked.as_str() {
             "None" => Some("None".to_owned()),
@@ -222,8 +250,12 @@ impl Allocator<'_> {
         if self.held.contains(&key) {
             return Some(text.to_owned());
         }
-        let inside = text.parse().is_ok_and(|address| self.network.contains(address));
-        if !inside {
+        let address = text.parse::<Ipv4Addr>().ok();
+        if address.is_some_and(|address| self.network.is_edge(address)) {
+            refuse("the provided network does not match the current range".into());
+            return None;
+        }
+        if !address.is_some_and(|address| self.network.contains(address)) {
             let range = format!("{}/{}", self.network.base, self.network.prefix);
             refuse(format!("the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"));
             return None;
@@ -263,6 +295,10 @@ impl Allocator<'_> {
                     self.claim_port(asked, &path, "", errors);
                 }
                 let number = if asked != 0 { Some(asked) } else { self.pick_port(&path, errors) };
+                // The first complaint is the only one, as upstream's allocator gives up there.
+                if !errors.is_empty() {
+                    return;
+                }
                 if let Some(number) = number {
                     by_number.insert(number);
                     service["spec"]["ports"][at]["nodePort"] = number.into();
@@ -389,7 +425,7 @@ mod tests {
     #[test]
     fn foreign_addresses_are_refused() {
         let network = ServiceNetwork::default();
-        for (address, why) in [("10.97.0.1", "is not in the valid range. The range of valid IPs is 10.96.0.0/16"), ("10.96.0.0", "not in the valid range")] {
+        for (address, why) in [("10.97.0.1", "is not in the valid range. The range of valid IPs is 10.96.0.0/16"), ("10.96.0.0", "the provided network does not match the current range")] {
             let mut object = service("ClusterIP");
             object["spec"]["clusterIP"] = address.into();
             let Err(error) = allocate(&network, &mut object, None, &Snapshot::default(), 1) else { panic!("{address} was allocated") };

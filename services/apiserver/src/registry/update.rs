@@ -46,6 +46,12 @@ pub async fn update(call: &Call<'_>) -> Answer<Reply> {
 }
 
 async fn replace(call: &Call<'_>, mut new: Value, current: &Current, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
+    // A whole object that names another uid was meant for another object; in a patch a uid is only a field that cannot change.
+    let (uid, known) = (new.meta_text("uid"), current.object.meta_text("uid"));
+    if !uid.is_empty() && uid != known {
+        let key = upstream_key(call);
+        return Err(Status::uid_precondition(&call.resource().group_resource, call.name(), &key, uid, known).into());
+    }
     let live = served(call, current);
     fields::update(call, Some(&live), &mut new, &options.manager)?;
     apply(call, new, current, options, snapshot).await
@@ -101,11 +107,6 @@ pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: 
     let old = &current.object;
     if let Some(other) = resource.other_version() {
         (other.to_stored)(&mut new);
-    }
-    let uid = new.meta_text("uid");
-    if !uid.is_empty() && uid != old.meta_text("uid") {
-        let key = upstream_key(call);
-        return Err(Status::uid_precondition(&resource.group_resource, call.name(), &key, uid, old.meta_text("uid")).into());
     }
     call.admit_mutating(Operation::Update, &mut new, Some(old), options.dry_run).await?;
     call.warn(meta::dedup_owners(&mut new));

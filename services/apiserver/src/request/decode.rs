@@ -50,7 +50,7 @@ pub fn body(bytes: &Bytes, encoding: Encoding, expected: Expected<'_>, validatio
     match encoding {
         Encoding::Json => json(bytes, bytes, expected, validation),
         Encoding::Yaml => {
-            let value: Value = serde_norway::from_slice(bytes).map_err(|error| {
+            let value: Value = crate::yaml::parse(bytes).map_err(|error| {
                 Status::bad_request(unrecognized(expected, bytes, &format!("couldn't get version/kind; json parse error: error converting YAML to JSON: yaml: {error}")))
             })?;
             let text = serde_json::to_vec(&value).unwrap_or_default();

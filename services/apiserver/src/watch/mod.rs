@@ -304,7 +304,7 @@ impl State {
     /// Ends the watch: with an ERROR event where the client must list again, silently where it may resume.
     fn fail(&mut self, error: &WatchError) {
         let status = match error {
-            WatchError::Compacted { requested, compacted } => Status::watch_too_old(*requested, *compacted),
+            WatchError::Compacted { compacted, .. } => Status::watch_too_old(self.after, *compacted),
             WatchError::Lagged | WatchError::Stopped => {
                 self.finished = true;
                 return;
