@@ -32,7 +32,7 @@ pub async fn serve(server: &ApiServer, method: &Method, info: &RequestInfo, head
         }
         "/version" | "/version/" => return Ok(discovery::version()),
         "/metrics" => {
-            server.metrics.store_revision(server.storage.local().revision());
+            server.observe();
             return Ok(Reply::ok("text/plain; version=0.0.4; charset=utf-8", server.metrics.render()));
         }
         "/openid/v1/jwks" => return Ok(issuer("application/jwk-set+json", server.security.jwks().to_string())),

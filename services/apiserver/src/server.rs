@@ -175,7 +175,6 @@ impl ApiServer {
         let user = self.authorize(incoming, authenticated)?;
         if incoming.info.is_long_running() {
             let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| self.refuse(incoming))?;
-            self.metrics.long_running(self.config.limits.long_running - self.streams.available_permits());
             let bytes = read_body(incoming.parts, body).await?;
             let mut reply = self.serve(incoming, &user, &bytes).await?;
             // The stream counts until its body is dropped.
@@ -190,13 +189,20 @@ impl ApiServer {
         } else {
             Some(semaphore.try_acquire().map_err(|_| self.refuse(incoming))?)
         };
-        let most = if mutating { self.config.limits.write_in_flight } else { self.config.limits.read_in_flight };
-        self.metrics.in_flight(mutating, most - semaphore.available_permits());
         let work = async {
             let bytes = read_body(incoming.parts, body).await?;
             self.serve(incoming, &user, &bytes).await
         };
         within(self.timeout(incoming.query)?, work).await
+    }
+
+    /// Brings the gauges up to date, for a reader of the metrics.
+    pub(crate) fn observe(&self) {
+        let limits = &self.config.limits;
+        self.metrics.long_running(limits.long_running - self.streams.available_permits());
+        self.metrics.in_flight(true, limits.write_in_flight - self.writes.available_permits());
+        self.metrics.in_flight(false, limits.read_in_flight - self.reads.available_permits());
+        self.metrics.store_revision(self.storage.local().revision());
     }
 
     fn refuse(&self, incoming: &Incoming<'_>) -> Box<Status> {

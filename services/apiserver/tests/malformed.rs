@@ -31,6 +31,7 @@ const PATHS: &[&str] = &[
     "/api/v1/configmaps?labelSelector=%21%21%28%29,,&fieldSelector=%5C",
     "/api/v1/configmaps?limit=99999999999999999999",
     "/api/v1/configmaps?timeout=banana",
+    "/api/v1/configmaps?watch=1&timeoutSeconds=9223372036854775807&resourceVersion=x",
     "/api/v1/configmaps?resourceVersionMatch=Odd",
     "/api/v1/configmaps?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6OSwic3RhcnQiOiIuLi8uLi94In0",
     "/apis/apps/v1/namespaces/default/deployments/d/scale",

@@ -43,6 +43,9 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without `timeoutSeconds` lives between this and twice this; upstream's `--min-request-timeout`.
 const MIN_LIFE: Duration = Duration::from_secs(1800);
 
+/// However long a client asks for, a watch ends after a month: the sum of now and its life must exist.
+const MAX_LIFE: Duration = Duration::from_secs(30 * 86_400);
+
 /// About how many bytes of initial objects are encoded ahead of the client.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -65,7 +68,7 @@ pub async fn watch(cx: WatchContext<'_>, form: Form, namespace: &str, options: L
     }
     let start = Start::choose(cx.storage, &options).await?;
     let range = range_of(&form, namespace, &options.selection);
-    let life = options.timeout_seconds.map_or_else(random_life, Duration::from_secs);
+    let life = options.timeout_seconds.map_or_else(random_life, Duration::from_secs).min(MAX_LIFE);
     let end = Instant::now() + life;
     let content_type = match form.media.encoding {
         Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
