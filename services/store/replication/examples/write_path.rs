@@ -1,20 +1,24 @@
-//! What a replicated write costs: three real processes over TCP with RocksDB, some clients, and the processor time of all three.
+//! What a replicated write costs: three real processes over mutual TLS with RocksDB, some clients, and the processor time of all three.
 //!
 //! `cargo run --release --example write_path -- [clients] [seconds] [value bytes] [leader|spread]` prints one JSON line. `spread` lets the
 //! clients write through all three replicas, so two thirds of the commands are forwarded.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use wheelhouse_base::{ClusterId, HostName, ReplicaId, SystemClock};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use wheelhouse_base::{Clock, ClusterId, HostName, ReplicaId, SystemClock};
 use wheelhouse_mvcc::{Command, Txn};
 use wheelhouse_replication::{BoxedIo, DataKey, Dial, GroupManager, HostDisk, HostParts, ReplicaSpec, ReplicatedStore, Start, StreamTransport};
+use wheelhouse_pki::{AltName, Authority, Leaf, Subject, Usage, Validity};
+use wheelhouse_runtime::tls::{self, CertificateSlot};
 use wheelhouse_runtime::Tasks;
 use wheelhouse_store::Store;
 
@@ -38,6 +42,7 @@ fn measure(clients: &str, seconds: &str, bytes: &str, mode: &str) -> Result<(), 
     let directory = std::env::temp_dir().join(format!("write-path-{}", std::process::id()));
     let base = 20_000 + (std::process::id() % 20_000) as u16;
     let program = std::env::current_exe()?;
+    write_certificates(&directory)?;
     let mut hosts: Vec<Host> = (0..HOSTS).map(|i| Host::start(&program, i, base, &directory)).collect::<Result<_, _>>()?;
     let answers = hosts.iter_mut().map(Host::line).collect::<Result<Vec<_>, _>>()?;
     assert!(answers.iter().all(|answer| answer == "ready"), "{answers:?}");
@@ -71,7 +76,7 @@ struct Host {
 }
 
 impl Host {
-    fn start(program: &PathBuf, i: u16, base: u16, directory: &std::path::Path) -> Result<Self, Failure> {
+    fn start(program: &PathBuf, i: u16, base: u16, directory: &Path) -> Result<Self, Failure> {
         let arguments = ["host".to_owned(), i.to_string(), base.to_string(), directory.join(i.to_string()).display().to_string()];
         let mut process = Process::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = process.stdin.take().ok_or("no standard input")?;
@@ -98,19 +103,40 @@ fn name(i: u16) -> HostName {
     format!("host-{i}").parse().expect("a host name")
 }
 
-/// Plain TCP; the first byte says who dials. A real host uses mutual TLS here.
-struct Tcp {
+/// One authority and a certificate per host, as PEM files.
+fn write_certificates(directory: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(directory)?;
+    let validity = Validity::lasting(SystemClock.now(), Duration::from_secs(3600));
+    let authority = Authority::create("write-path", validity)?;
+    std::fs::write(directory.join("ca.pem"), authority.certificate_pem())?;
+    for i in 0..HOSTS {
+        let name = name(i).to_string();
+        let subject = Subject { common_name: name.clone(), organizations: Vec::new() };
+        let leaf = Leaf { subject, alt_names: vec![AltName::Dns(name)], usage: Usage::Both, validity };
+        let (certificate, key) = authority.issue_with_key(&leaf)?;
+        std::fs::write(directory.join(format!("{i}.crt")), certificate)?;
+        std::fs::write(directory.join(format!("{i}.key")), key)?;
+    }
+    Ok(())
+}
+
+/// Mutual TLS; the first byte says who dials, which a real host reads from the certificate.
+struct Tls {
     me: u16,
     base: u16,
+    connector: TlsConnector,
 }
 
 #[async_trait::async_trait]
-impl Dial for Tcp {
+impl Dial for Tls {
     async fn dial(&self, host: &HostName) -> std::io::Result<BoxedIo> {
         let i = (0..HOSTS).find(|i| name(*i) == *host).ok_or(std::io::ErrorKind::NotFound)?;
-        let mut stream = TcpStream::connect(("127.0.0.1", self.base + i)).await?;
+        let stream = TcpStream::connect(("127.0.0.1", self.base + i)).await?;
         stream.set_nodelay(true)?;
+        let server = ServerName::try_from(host.to_string()).map_err(std::io::Error::other)?;
+        let mut stream = self.connector.connect(server, stream).await?;
         stream.write_u8(self.me as u8).await?;
+        stream.flush().await?;
         Ok(Box::new(stream))
     }
 }
@@ -119,11 +145,17 @@ async fn host(me: u16, base: u16, directory: PathBuf) -> Result<(), Failure> {
     std::fs::create_dir_all(&directory)?;
     let listener = TcpListener::bind(("127.0.0.1", base + me)).await?;
     let tasks = Tasks::new("bench");
-    let transport = StreamTransport::new(name(me), Arc::new(Tcp { me, base }), tasks.clone());
+    let pem = |name: String| std::fs::read_to_string(directory.with_file_name(name));
+    let identity = CertificateSlot::from_pem(&pem(format!("{me}.crt"))?, &pem(format!("{me}.key"))?)?;
+    let authority = pem("ca.pem".to_owned())?;
+    let connector = TlsConnector::from(tls::client_config(&authority, Some(identity.clone()), &[])?);
+    let acceptor = TlsAcceptor::from(tls::peer_server_config(identity, &authority, &[])?);
+    let transport = StreamTransport::new(name(me), Arc::new(Tls { me, base, connector }), tasks.clone());
     let accepting = transport.clone();
     tasks.spawn("accept", async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
+        while let Ok((stream, _)) = listener.accept().await {
             if stream.set_nodelay(true).is_ok()
+                && let Ok(mut stream) = acceptor.accept(stream).await
                 && let Ok(peer) = stream.read_u8().await
             {
                 accepting.accept(name(u16::from(peer)), Box::new(stream));

@@ -120,7 +120,8 @@ pub fn read_entry(index: u64, r: &mut Reader) -> Result<Entry, DecodeError> {
     let term = r.u64()?;
     let payload = match r.u8()? {
         BLANK => EntryPayload::Blank,
-        NORMAL => EntryPayload::Normal(Proposal::from_sealed(r.bytes()?)),
+        // Copied out: a cached entry must not hold on to the buffer that it was received in.
+        NORMAL => EntryPayload::Normal(Proposal::from_sealed(Bytes::copy_from_slice(&r.bytes()?))),
         MEMBERSHIP => EntryPayload::Membership(read_membership(r)?),
         other => return Err(DecodeError::Unknown { what: "kind of entry", value: u64::from(other) }),
     };

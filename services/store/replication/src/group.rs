@@ -41,6 +41,8 @@ pub struct Group {
     pub machine: Machine,
     pub peers: Arc<Peers>,
     pub leadership: watch::Sender<Leadership>,
+    /// This replica leads, but its quorum has not answered for a while.
+    pub lapsed: watch::Sender<bool>,
     pub proposals: mpsc::Sender<Pending>,
     pub reads: mpsc::Sender<read_index::Waiting>,
     pub tasks: Tasks,
@@ -71,6 +73,7 @@ impl Group {
             machine,
             peers,
             leadership: watch::Sender::new(Leadership::default()),
+            lapsed: watch::Sender::new(false),
             proposals,
             reads,
             tasks,
@@ -117,6 +120,8 @@ impl Group {
         let metrics = metrics.borrow_watched();
         match metrics.current_leader {
             None => Leader::Nobody,
+            // Whoever could answer has another leader by now, or none.
+            Some(id) if id == self.id.replica.0 && *self.lapsed.borrow() => Leader::Nobody,
             Some(id) if id == self.id.replica.0 => Leader::Here,
             Some(id) => match metrics.membership_config.membership().get_node(&id) {
                 Some(peer) => Leader::At { host: peer.host.clone(), replica: ReplicaId(id) },
@@ -211,8 +216,13 @@ impl Service for Group {
             Operation::SnapshotEnd => return Ok(self.answered(self.end_snapshot(body).await)),
             Operation::Propose => {
                 let command = decode_command(&body).map_err(|_| Refused::Malformed)?;
+                if matches!(&command, Command::Txn { fence: Some(_), .. }) {
+                    // Only the leader that it is fenced to proposes it, and that one needs no forwarding.
+                    return Err(Refused::Malformed);
+                }
                 return Ok(outcome::encode_answer(&self.propose_here(command).await));
             }
+            Operation::HasRoom => w.bool(!self.machine.disk().disk().is_low_on_space()),
             Operation::ReadIndex => return Ok(read_index::encode_answer(read_index::index_here(self).await)),
         }
         Ok(w.finish())
@@ -238,13 +248,15 @@ async fn observe(group: Arc<Group>, mut stop: wheelhouse_runtime::Stop) {
     let mut metrics = group.raft.server_metrics();
     let mut position = group.machine.position();
     let mut fault = group.machine.fault();
+    let mut lapsed = group.lapsed.subscribe();
     loop {
         let waits_for_own_term = {
             let metrics = metrics.borrow_watched();
             let term = metrics.vote.leader_id.term;
             let leader = metrics.current_leader.map(ReplicaId);
             let leads = metrics.state.is_leader() && leader == Some(group.id.replica);
-            let here = leads && position.borrow_and_update().term == term && fault.borrow().is_none();
+            let healthy = fault.borrow_and_update().is_none() && !*lapsed.borrow_and_update();
+            let here = leads && position.borrow_and_update().term == term && healthy;
             let new = Leadership { term, leader, here };
             group.leadership.send_if_modified(|old| std::mem::replace(old, new) != new);
             leads && !here
@@ -258,6 +270,7 @@ async fn observe(group: Arc<Group>, mut stop: wheelhouse_runtime::Stop) {
                 }
             }
             _ = fault.changed() => {}
+            _ = lapsed.changed() => {}
             _ = position.changed(), if waits_for_own_term => {}
         }
     }

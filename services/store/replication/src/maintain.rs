@@ -5,14 +5,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
 use tokio::time::Instant;
 use wheelhouse_base::{Term, Timestamp};
 use wheelhouse_mvcc::Command;
+use wheelhouse_rocks::codec::Reader;
 use wheelhouse_store::Retention;
 
 use crate::group::Group;
+use crate::membership::{PROMOTE_WITHIN, Role};
+use crate::peers::Operation;
 use crate::raft_types::LogId;
+use crate::store::ReplicatedStore;
 
 /// How often each group is looked at. Leases have whole seconds, so they end at most this late.
 pub const INTERVAL: Duration = Duration::from_millis(500);
@@ -33,6 +38,12 @@ impl Default for LogLimits {
     }
 }
 
+/// A leader that has heard no quorum for this long is most likely no longer one: twice the longest election.
+const QUORUM_SILENCE: Duration = Duration::from_millis(1400);
+
+/// Between two tries to hand over for want of disk space. Asking costs a message per voter.
+const HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
+
 /// A proposal that takes longer is forgotten.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -42,6 +53,8 @@ pub struct Memory {
     led: Option<Term>,
     retention: Retention,
     leases: HashMap<i64, LeaseClock>,
+    /// When handing over for want of disk space may be tried again.
+    hand_over_after: Option<Instant>,
 }
 
 struct LeaseClock {
@@ -55,6 +68,7 @@ struct LeaseClock {
 pub async fn look(group: &Arc<Group>, limits: LogLimits, now: Timestamp) {
     group.machine.flush();
     shorten_log(group, limits).await;
+    group.lapsed.send_if_modified(|lapsed| std::mem::replace(lapsed, quorum_is_silent(group)) != *lapsed);
     let Some(term) = group.leads() else {
         group.maintenance.lock().led = None;
         return;
@@ -64,6 +78,43 @@ pub async fn look(group: &Arc<Group>, limits: LogLimits, now: Timestamp) {
         // Its outcome does not matter: what is still due is proposed again.
         let proposed = async move { drop(tokio::time::timeout(PATIENCE, proposer.propose_here(command)).await) };
         group.tasks.spawn("maintenance", proposed);
+    }
+    if group.machine.disk().disk().is_low_on_space() && may_hand_over(group) {
+        group.tasks.spawn("hand-over", hand_over_to_room(group.clone()));
+    }
+}
+
+/// Whether this replica leads and its quorum has not answered for longer than any election takes.
+fn quorum_is_silent(group: &Group) -> bool {
+    let metrics = group.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let alone = metrics.membership_config.membership().voter_ids().count() < 2;
+    metrics.state.is_leader() && !alone && metrics.last_quorum_acked.as_ref().is_some_and(|acked| acked.elapsed() > QUORUM_SILENCE)
+}
+
+fn may_hand_over(group: &Group) -> bool {
+    let mut memory = group.maintenance.lock();
+    let now = Instant::now();
+    let may = memory.hand_over_after.is_none_or(|after| now >= after);
+    if may {
+        memory.hand_over_after = Some(now + HAND_OVER_PAUSE);
+    }
+    may
+}
+
+/// Hands the leadership to a voter whose host has room for writes, if there is one.
+async fn hand_over_to_room(group: Arc<Group>) {
+    let store = ReplicatedStore { group: group.clone() };
+    for member in store.members() {
+        if member.role != Role::Voter || member.replica == group.id.replica || member.lag.is_none_or(|lag| lag > PROMOTE_WITHIN) {
+            continue;
+        }
+        let asked = group.peers.call(&member.host, &group.route(member.replica), Operation::HasRoom, &[], PATIENCE);
+        let has_room = asked.await.is_ok_and(|answer| Reader::new(answer).bool() == Ok(true));
+        if has_room && store.transfer_leadership(Some(member.replica)).await.is_ok() {
+            tracing::info!(group = %group.id, to = %member.replica, "handed over: this host's disk is nearly full");
+            return;
+        }
     }
 }
 

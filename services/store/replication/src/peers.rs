@@ -50,10 +50,12 @@ pub enum Operation {
     Propose,
     /// The index that a linearizable read must have applied.
     ReadIndex,
+    /// Whether the other host's disk has room for writes.
+    HasRoom,
 }
 
 impl Operation {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -63,6 +65,7 @@ impl Operation {
         Self::SnapshotEnd,
         Self::Propose,
         Self::ReadIndex,
+        Self::HasRoom,
     ];
 
     fn code(self) -> u8 {

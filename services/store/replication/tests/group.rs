@@ -279,3 +279,36 @@ async fn leases_end_at_the_leader() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(stores[0].barrier().await.unwrap().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_nobody_hears_stops_acting_and_refuses_at_once() {
+    let world = World::new(3);
+    let (_managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    let first = leader(&stores).await;
+    for other in (0..3).filter(|other| *other != first) {
+        world.network.cut(&host(first), &host(other));
+        world.network.cut(&host(other), &host(first));
+    }
+    stores[first].leadership().wait_for(|leadership| !leadership.here).await.unwrap();
+    let refused = stores[first].commit(put("/a", "2")).await;
+    assert!(matches!(refused, Err(wheelhouse_store::CommitError::Unavailable)), "certainly not done: {refused:?}");
+    stores[(first + 1) % 3].commit(put("/a", "3")).await.unwrap();
+    world.network.mend_all();
+    let snapshot = stores[first].barrier().await.unwrap();
+    assert_eq!(snapshot.get(b"/a").unwrap().value, "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_moves_to_a_host_with_room() {
+    let world = World::new(3);
+    let (_managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    let first = leader(&stores).await;
+    let second = (first + 1) % 3;
+    world.disks[first].set_full(true);
+    world.disks[second].set_full(true);
+    let third = (first + 2) % 3;
+    stores[third].leadership().wait_for(|leadership| leadership.here).await.unwrap();
+    stores[first].commit(put("/a", "2")).await.unwrap();
+}
