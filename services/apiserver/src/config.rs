@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::registry::services::ServiceNetwork;
+use crate::registry::service_network::ServiceNetwork;
 
 #[derive(Clone, Debug)]
 pub struct Config {

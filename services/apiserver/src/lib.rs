@@ -41,7 +41,7 @@ mod yaml;
 
 pub use config::{Config, Limits};
 pub use connection::{InProcess, Origin, serve_connection};
-pub use registry::services::ServiceNetwork;
+pub use registry::service_network::ServiceNetwork;
 pub use resource::Catalogue;
 pub use security::{AuditLog, AuditSink, ConnectionInfo, Credentials, Security, audit_log};
 pub use server::{ApiServer, Shared};

@@ -179,3 +179,35 @@ fn commit_status(error: &CommitError, resource: &GroupResource) -> Status {
         CommitError::TooLarge { limit, .. } => Status::request_entity_too_large(format!("limit is {limit}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unknown_outcome_is_a_timeout() {
+        let pods = GroupResource::new("", "pods");
+        let cases = [
+            (CommitError::Unavailable, 503, Some(1)),
+            (CommitError::Stopped, 503, Some(1)),
+            (CommitError::NotLeader, 409, None),
+            (CommitError::Unknown("lost"), 504, None),
+            (CommitError::Overloaded, 429, Some(1)),
+            (CommitError::DiskFull, 503, None),
+            (CommitError::TooLarge { size: 9, limit: 8 }, 413, None),
+        ];
+        for (error, code, retry) in cases {
+            let status = commit_status(&error, &pods);
+            assert_eq!((status.code, status.retry_after_seconds()), (code, retry), "{error}");
+        }
+    }
+
+    #[test]
+    fn remembered_snapshots_are_few() {
+        let storage = Storage::new(Arc::new(wheelhouse_store::MemoryStore::default()));
+        for _ in 0..3 * REMEMBERED {
+            storage.remember(&storage.local());
+        }
+        assert_eq!(storage.remembered.lock().len(), 1, "one revision is kept once");
+    }
+}

@@ -21,6 +21,7 @@ pub mod options;
 pub mod patch;
 pub mod scale;
 pub mod scale_fields;
+pub mod service_network;
 pub mod services;
 pub mod update;
 pub mod write;

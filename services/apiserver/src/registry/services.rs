@@ -15,6 +15,7 @@ use wheelhouse_meta::gvk::GroupKind;
 use wheelhouse_meta::object::Object;
 use wheelhouse_mvcc::{Compare, CompareTarget, Comparison, DeleteRange, KeyRange, Op, Put, Snapshot};
 
+use super::service_network::ServiceNetwork;
 use super::write::Also;
 use crate::request::Answer;
 use crate::resource::Resource;
@@ -24,69 +25,6 @@ const PORTS: &str = "/registry/ranges/servicenodeports/";
 
 /// Random picks before the range is walked in order. A range that is half full needs two.
 const RANDOM_PICKS: u32 = 64;
-
-/// The cluster's Service network; fixed when the cluster is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceNetwork {
-    /// The first address of the range.
-    pub base: Ipv4Addr,
-    /// At most 30, so that there is something to allocate.
-    pub prefix: u8,
-    pub first_node_port: u16,
-    pub last_node_port: u16,
-}
-
-impl Default for ServiceNetwork {
-    fn default() -> Self {
-        Self { base: Ipv4Addr::new(10, 96, 0, 0), prefix: 16, first_node_port: 30_000, last_node_port: 32_767 }
-    }
-}
-
-impl AsRef<ServiceNetwork> for ServiceNetwork {
-    fn as_ref(&self) -> &ServiceNetwork {
-        self
-    }
-}
-
-impl ServiceNetwork {
-    /// Host numbers that can be allocated: neither the network's own address nor the last one.
-    fn hosts(&self) -> u32 {
-        (1u32 << (32 - u32::from(self.prefix.min(30)))) - 2
-    }
-
-    /// Host `number` of the range, counted from 1.
-    pub fn address(&self, number: u32) -> Ipv4Addr {
-        Ipv4Addr::from(u32::from(self.base).wrapping_add(number))
-    }
-
-    fn contains(&self, address: Ipv4Addr) -> bool {
-        (1..=self.hosts()).contains(&self.number(address))
-    }
-
-    /// The network's own address and the last one, which are inside and cannot be had.
-    fn is_edge(&self, address: Ipv4Addr) -> bool {
-        let number = self.number(address);
-        number == 0 || number == self.hosts() + 1
-    }
-
-    fn number(&self, address: Ipv4Addr) -> u32 {
-        u32::from(address).wrapping_sub(u32::from(self.base))
-    }
-
-    /// Fixed addresses are chosen from this many at the beginning: a sixteenth of the range, between 16 and 256.
-    fn reserved_addresses(&self) -> u32 {
-        (self.hosts() / 16).clamp(16, 256).min(self.hosts() / 2)
-    }
-
-    fn ports(&self) -> u32 {
-        u32::from(self.last_node_port) - u32::from(self.first_node_port) + 1
-    }
-
-    /// The same for ports: a thirty-second, between 16 and 128.
-    fn reserved_ports(&self) -> u32 {
-        (self.ports() / 32).clamp(16, 128).min(self.ports() / 2)
-    }
-}
 
 /// Fills in what the Service needs and says what must hold and be written with it. `old` is what an update replaces.
 pub fn allocate(network: &ServiceNetwork, service: &mut Value, old: Option<&Value>, snapshot: &Snapshot, seed: u64) -> Answer<Also> {
