@@ -75,7 +75,7 @@ async fn on_collection(call: &Call<'_>, method: &Method) -> Answer<Reply> {
 }
 
 async fn start_watch(call: &Call<'_>) -> Answer<Reply> {
-    let form = call.form_in(media::negotiate_stream(call.headers)?)?;
+    let form = call.form_in(media::negotiate_stream(call.headers, call.resource().protobuf)?)?;
     let name = if call.info.watch_prefix { call.name() } else { "" };
     let options = ListOptions::parse(call.query, call.resource(), true, name)?;
     let cx = WatchContext { storage: &call.server.storage, cache: call.server.events.clone(), draining: call.server.draining() };

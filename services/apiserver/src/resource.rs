@@ -35,6 +35,8 @@ pub struct Resource {
     pub group_resource: GroupResource,
     /// As stored: what validation errors name.
     pub group_kind: GroupKind,
+    /// Whether its objects have a protobuf form: those of the schema table do.
+    pub protobuf: bool,
     /// Of the served version; `Any` for a kind that has no schema.
     pub schema: Schema,
     pub stored_schema: Schema,
@@ -60,6 +62,7 @@ impl Resource {
             stored_api_version: api_version(info.group, info.version),
             group_resource: GroupResource::new(entry.group, info.plural),
             group_kind: GroupKind::new(info.group, info.kind),
+            protobuf: wheelhouse_schema::catalog().kind(entry.group, entry.version, info.kind).is_some(),
             schema: schema(entry.group, entry.version),
             stored_schema: schema(info.group, info.version),
             prefix: format!("{ROOT}{folder}/{}/", info.plural),

@@ -91,7 +91,8 @@ impl<'a> Call<'a> {
 
     /// The form of this request's answer.
     pub fn form(&self) -> Answer<Form> {
-        self.form_in(media::negotiate(self.headers, true)?)
+        let media = if self.resource().protobuf { media::negotiate(self.headers, true) } else { media::negotiate_without_protobuf(self.headers) };
+        self.form_in(media?)
     }
 
     pub fn form_in(&self, media: Media) -> Answer<Form> {

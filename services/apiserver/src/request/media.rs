@@ -108,18 +108,24 @@ pub fn negotiate(headers: &HeaderMap, transforms: bool) -> Answer<Media> {
     pick(accept(headers), ALL, transforms).ok_or_else(|| Status::not_acceptable(ALL).into())
 }
 
+/// As [`negotiate`], for kinds that have no protobuf form (those outside the schema table, as custom resources are).
+pub fn negotiate_without_protobuf(headers: &HeaderMap) -> Answer<Media> {
+    const TEXT: &[&str] = &[JSON, YAML];
+    pick(accept(headers), TEXT, true).ok_or_else(|| Status::not_acceptable(TEXT).into())
+}
+
 /// The form of an error: negotiated like any answer, JSON when that fails.
 pub fn negotiate_error(headers: &HeaderMap) -> Encoding {
     pick(accept(headers), ALL, true).map_or(Encoding::Json, |media| media.encoding)
 }
 
-/// A watch can be framed in JSON and protobuf only.
-pub fn negotiate_stream(headers: &HeaderMap) -> Answer<Media> {
-    const FRAMED: &[&str] = &[JSON, PROTOBUF];
-    pick(accept(headers), FRAMED, true).ok_or_else(|| Status::not_acceptable(FRAMED).into())
+/// A watch can be framed in JSON, and in protobuf where the kind has that form.
+pub fn negotiate_stream(headers: &HeaderMap, protobuf: bool) -> Answer<Media> {
+    let framed: &[&str] = if protobuf { &[JSON, PROTOBUF] } else { &[JSON] };
+    pick(accept(headers), framed, true).ok_or_else(|| Status::not_acceptable(framed).into())
 }
 
-fn pick(header: &str, supported: &[&'static str], transforms: bool) -> Option<Media> {
+fn pick(header: &str, supported: &[&str], transforms: bool) -> Option<Media> {
     if header.is_empty() {
         return Some(Media::default());
     }
@@ -165,7 +171,7 @@ pub fn content_type(headers: &HeaderMap) -> String {
     header.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
 
-/// How a request body is written; JSON when the client does not say.
+/// How a request body is written; JSON when the client does not say. Kinds without a protobuf form refuse it in the decoder.
 pub fn body_encoding(headers: &HeaderMap) -> Answer<Encoding> {
     match content_type(headers).as_str() {
         "" => Ok(Encoding::Json),
