@@ -224,7 +224,9 @@ impl Player<'_> {
                 return Err(difference);
             }
         }
-        let expected: Vec<&str> = self.case.get("warnings").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let recorded = self.case.get("warnings").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        // That a whole version is deprecated is said by the API server, whatever the request.
+        let expected: Vec<&str> = recorded.filter(|w| !w.starts_with("v1 Endpoints is deprecated")).collect();
         let unescaped: Vec<String> = warnings.iter().map(|w| w.replace('\\', "\\\\").replace('"', "\\\"")).collect();
         if got.is_empty() && unescaped != expected {
             return Err(format!("warnings\n    expected {expected:?}\n    got      {warnings:?}"));

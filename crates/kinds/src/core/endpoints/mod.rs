@@ -1,4 +1,4 @@
-//! Endpoints: the addresses behind a Service, all in one object. Superseded by EndpointSlice, which every writer is told.
+//! Endpoints: the addresses behind a Service, all in one object. Superseded by EndpointSlice, which the API server says in every answer.
 
 mod columns;
 pub mod validate;
@@ -9,8 +9,6 @@ use crate::core::pod::defaults::or_text;
 use crate::prelude::*;
 
 pub struct EndpointsKind;
-
-const DEPRECATED: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
 
 impl TypedKind for EndpointsKind {
     type Object = Endpoints;
@@ -28,11 +26,11 @@ impl TypedKind for EndpointsKind {
     }
 
     fn prepare_create(object: &mut Endpoints, _: &RequestContext<'_>) -> Verdict {
-        Verdict { errors: validate::endpoints(object), warnings: vec![DEPRECATED.to_owned()] }
+        validate::endpoints(object).into()
     }
 
     fn prepare_update(new: &mut Endpoints, _: &Endpoints, _: &RequestContext<'_>) -> Verdict {
-        Verdict { errors: validate::endpoints(new), warnings: vec![DEPRECATED.to_owned()] }
+        validate::endpoints(new).into()
     }
 
     const COLUMNS: &'static [Column] = columns::COLUMNS;
