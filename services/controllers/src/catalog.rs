@@ -2,15 +2,27 @@
 
 use std::sync::Arc;
 
+use wheelhouse_kinds::core::node::reconcile::NodeIpamController;
 use wheelhouse_kinds::reconciler::AnyReconciler;
 
-/// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA.
+/// [`with_pods`] for a cluster with the default pod range.
 pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
+    with_pods(ca, NodeIpamController::default())
+}
+
+/// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
+pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
     use wheelhouse_kinds::{core, rbac};
     vec![
         Arc::new(core::namespace::reconcile::NamespaceController),
         Arc::new(core::namespace::reconcile::RootCaPublisher { ca: ca.to_owned() }),
         Arc::new(core::serviceaccount::reconcile::ServiceAccountController),
+        Arc::new(core::service::reconcile::EndpointsController),
+        Arc::new(core::service::reconcile::EndpointSliceController),
+        Arc::new(core::node::reconcile::NodeLifecycleController),
+        Arc::new(core::node::reconcile::TaintEvictionController),
+        Arc::new(pods),
+        Arc::new(core::pod::reconcile::PodGarbageCollector::default()),
         Arc::new(crate::garbage_collector::GarbageCollector),
         Arc::new(rbac::clusterrole::reconcile::ClusterRoleAggregation),
     ]

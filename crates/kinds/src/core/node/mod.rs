@@ -1,6 +1,7 @@
 //! Node: a machine that runs pods. Its kubelet registers it and keeps its status.
 
 mod columns;
+pub mod reconcile;
 mod validate;
 
 use k8s_openapi::api::core::v1::Node;

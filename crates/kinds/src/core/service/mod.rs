@@ -6,6 +6,7 @@
 mod columns;
 mod defaults;
 pub mod families;
+pub mod reconcile;
 mod strategy;
 mod validate;
 

@@ -29,8 +29,9 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Takes note of what the node and its lease show now. Answers when the node's time is up unless it shows more.
-    pub fn observe(memory: &mut Option<Self>, node: &Node, lease: Option<&Lease>, now: Timestamp) -> Timestamp {
+    /// Takes note of what the node and its lease show now. Answers when the node's time is up unless it shows more; silence counts from
+    /// `grace_from` at the earliest.
+    pub fn observe(memory: &mut Option<Self>, node: &Node, lease: Option<&Lease>, grace_from: Option<Timestamp>, now: Timestamp) -> Timestamp {
         let ready = kubelets(condition(node, "Ready"));
         let shown = ready.map(|ready| ready.last_heartbeat_time.clone());
         let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.clone());
@@ -49,11 +50,8 @@ impl Heartbeat {
             beat.lease = renewed;
             beat.seen = now;
         }
+        beat.seen = grace_from.map_or(beat.seen, |from| beat.seen.max(from));
         beat.seen.plus(if ready.is_some() { GRACE } else { STARTUP_GRACE })
-    }
-
-    pub fn grace_from(&mut self, now: Timestamp) {
-        self.seen = self.seen.max(now);
     }
 }
 

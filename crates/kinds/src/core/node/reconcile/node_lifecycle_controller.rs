@@ -18,11 +18,11 @@ use wheelhouse_base::Timestamp;
 
 use super::heartbeat::{Heartbeat, NEVER_UPDATED};
 use super::zones::{Limits, Zones, zone_of};
-use super::{NODES, PODS, SERVICE_ACCOUNT, note, status_of, taints};
+use super::{NODES, PODS, SERVICE_ACCOUNT, condition, note, status_of, taints};
 use crate::core::pod::state;
 use crate::plan::{EventNote, EventType, MAX_OPERATIONS, Operation, PatchStrategy, Plan};
 use crate::reconciler::{Context, Reconciler, Trigger};
-use crate::time::api_time;
+use crate::time::{api_time, timestamp};
 use crate::validation::text;
 use crate::view::{Key, ObjectChange, ResourceName, View};
 
@@ -110,13 +110,13 @@ impl Reconciler for NodeLifecycleController {
             // The deadline itself is still in time.
             plan.requeue_no_later_than(deadline.plus(Duration::from_micros(1)));
         }
+        let no_execute = memory.no_execute(&node, view, cx.now, &mut plan);
+        plan.operations.extend(metadata_patch(&node, no_execute, cx.now));
         if ready == Some("Unknown") {
             for pod in view.pods_on_node(&key.name).filter(|pod| state::is_ready(pod)).take(MAX_OPERATIONS - 1) {
                 mark_not_ready(&pod, cx.now, &mut plan);
             }
         }
-        let no_execute = memory.no_execute(&node, view, cx.now, &mut plan);
-        plan.operations.extend(metadata_patch(&node, no_execute, cx.now));
         plan
     }
 }
@@ -144,23 +144,17 @@ impl Memory {
             plan.events.push(note(name, uid, "RegisteredNode", format!("Registered Node {name} in Controller")));
         }
         let lease = view.get::<Lease>(LEASE_NAMESPACE, name);
-        let deadline = Heartbeat::observe(&mut health.heartbeat, node, lease.as_deref(), now);
-        match (self.grace_from, &mut health.heartbeat) {
-            (Some(from), Some(beat)) => {
-                beat.grace_from(from);
-                Heartbeat::observe(&mut health.heartbeat, node, lease.as_deref(), now)
-            }
-            _ => deadline,
-        }
+        Heartbeat::observe(&mut health.heartbeat, node, lease.as_deref(), self.grace_from, now)
     }
 
-    /// The NoExecute taint that the node is to have now. A node without a Ready condition is too new for one.
+    /// The NoExecute taint that the node is to have now. A node without a Ready condition is too new for a change.
     fn no_execute(&mut self, node: &Node, view: &View, now: Timestamp, plan: &mut Plan) -> Option<&'static str> {
         let health = self.nodes.entry(text(&node.metadata.name).to_owned()).or_default();
-        let (wanted, other) = match status_of(node, "Ready")? {
-            "False" => (taints::NOT_READY, taints::UNREACHABLE),
-            "Unknown" => (taints::UNREACHABLE, taints::NOT_READY),
-            _ => {
+        let (wanted, other) = match status_of(node, "Ready") {
+            None => return [taints::NOT_READY, taints::UNREACHABLE].into_iter().find(|key| taints::has(node, key, taints::NO_EXECUTE)),
+            Some("False") => (taints::NOT_READY, taints::UNREACHABLE),
+            Some("Unknown") => (taints::UNREACHABLE, taints::NOT_READY),
+            Some(_) => {
                 health.granted = false;
                 return None;
             }
@@ -177,6 +171,11 @@ impl Memory {
         }
         if health.granted {
             return Some(wanted);
+        }
+        // Nodes that fall silent together do so one by one here: which of them are gone must be known before anything is evicted.
+        let since = condition(node, "Ready").and_then(|ready| ready.last_transition_time.as_ref()).map(timestamp);
+        if wanted == taints::UNREACHABLE && since.is_some_and(|since| since.plus(MONITOR_PERIOD) > now) {
+            return None;
         }
         let zone = zone_of(node);
         let interval = Zones::of(view.list::<Node>(None)).interval(&zone)?;
