@@ -26,6 +26,9 @@ const CONNECT_TIME: Duration = Duration::from_secs(3);
 /// Between attempts to reach a host: short, since its clients wait for it, and constant, since there is one stream for each host.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// The same for an address that no host has: a seed that is yet to join, or a host that was removed.
+const RETRY_UNKNOWN: Duration = Duration::from_secs(2);
+
 /// The table is written at most this often; what is lost is only how fresh a restarted endpoint begins.
 const SAVE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -130,16 +133,17 @@ impl Follow {
                 tracing::info!(host = %address, %error, "a routes stream is down");
                 last_error = error;
             }
-            if stop.or(tokio::time::sleep(RETRY)).await.is_none() || !self.is_wanted(&address) {
+            let pause = if self.is_known(&address) { RETRY } else { RETRY_UNKNOWN };
+            if stop.or(tokio::time::sleep(pause)).await.is_none() {
                 return;
             }
         }
     }
 
-    /// A seed may be a host that does not know itself under that address; it is kept. What a host once said of others and no longer does is not.
-    fn is_wanted(&self, address: &str) -> bool {
+    /// Whether a host of the service has this address, or nobody can say.
+    fn is_known(&self, address: &str) -> bool {
         let table = self.endpoint.table.read();
-        table.hosts().next().is_none() || table.fresh_hosts() == 0 || table.hosts().any(|h| h.peers == address)
+        table.fresh_hosts() == 0 || table.hosts().any(|h| h.peers == address)
     }
 
     async fn stream(&self, address: &str, host: &mut Option<HostName>) -> io::Result<()> {

@@ -1,0 +1,158 @@
+//! What runs where a cluster's leader is, for the length of one leadership.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use wheelhouse_apiserver::{InProcess, bootstrap as kubernetes};
+use wheelhouse_base::{Clock, SystemClock, Term};
+use wheelhouse_client::{Client, ClientError, Identity};
+use wheelhouse_controllers::effects::{EffectHandler, NoEffects};
+use wheelhouse_controllers::feed::Consumer;
+use wheelhouse_controllers::{Controllers, catalog};
+use wheelhouse_fleet::bootstrap::{self as fleet, Wanted};
+use wheelhouse_fleet::effects::FleetEffects;
+use wheelhouse_fleet::names::{BUNDLE_KEY, CLUSTER_LABEL, bundle_name};
+use wheelhouse_kinds::fleet::cluster::Member;
+use wheelhouse_kinds::fleet::{Cluster, GROUP, SYSTEM_NAMESPACE, VERSION};
+use wheelhouse_mvcc::Fence;
+use wheelhouse_scheduler::Scheduler;
+use wheelhouse_store::Store;
+
+use crate::host::Host;
+use crate::replica::Replica;
+
+/// Between attempts at the first objects; a failure here is a lost leadership or a full disk.
+const RETRY: Duration = Duration::from_millis(200);
+
+pub struct LeaderContext {
+    pub host: Arc<Host>,
+    pub replica: Arc<Replica>,
+    pub term: Term,
+}
+
+/// Makes what a cluster has from the start, then runs its controllers. Dropped when the leadership ends.
+pub async fn run(cx: LeaderContext) {
+    tracing::info!(cluster = %cx.replica.id.cluster, term = cx.term, "leading");
+    while let Err(error) = cx.bootstrap().await {
+        tracing::info!(cluster = %cx.replica.id.cluster, %error, "the cluster's first objects are not all there yet");
+        tokio::time::sleep(RETRY).await;
+    }
+    let mut controllers = cx.controllers();
+    let scheduler = cx.host.scheduler.then(|| Scheduler::new(cx.client(), Arc::new(SystemClock)));
+    controllers.consumers.extend(scheduler.iter().map(|s| Arc::clone(s) as Arc<dyn Consumer>));
+    let (views, running) = controllers.prepare();
+    let scheduling = async {
+        match scheduler {
+            Some(scheduler) => scheduler.run(views).await,
+            None => drop(views),
+        }
+    };
+    let store: Arc<dyn Store> = Arc::new(cx.replica.store.clone());
+    let leases = wheelhouse_etcd::full(store, crate::etcd::identity(&cx.replica.id)).expiry;
+    tokio::join!(running, scheduling, leases.run());
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FirstObjectsError {
+    #[error("{0}: {source}", source = std::error::Error::source(.0).map(ToString::to_string).unwrap_or_default())]
+    Kubernetes(#[from] kubernetes::BootstrapError),
+    #[error("could not make {name}: {source}")]
+    Object { name: String, source: ClientError },
+    #[error("wrapping the system cluster's keys: {0}")]
+    Keys(String),
+}
+
+impl LeaderContext {
+    fn is_system(&self) -> bool {
+        self.replica.id.cluster.is_system()
+    }
+
+    /// In this process, refused as soon as the leadership is over.
+    fn client(&self) -> Client {
+        let transport = Arc::new(InProcess(Arc::clone(&self.replica.server)));
+        Client::new(transport).extension(Fence { term: self.term })
+    }
+
+    async fn bootstrap(&self) -> Result<(), FirstObjectsError> {
+        kubernetes::run(&self.replica.server).await?;
+        let client = self.client().identity(Identity::loopback()).user_agent("wheelhouse-host");
+        if !self.is_system() {
+            return ensure_all(&client, fleet::hosted_cluster()).await;
+        }
+        ensure_all(&client, fleet::system_cluster()).await?;
+        // The keys before the Cluster: the fleet would make new ones for a cluster without.
+        let bundle = self.wrapped_bundle()?;
+        ensure(&client, ("", "v1", "secrets"), SYSTEM_NAMESPACE, &bundle).await?;
+        let members = self.replica.store.members();
+        let founder = members.iter().find(|m| m.replica == self.replica.id.replica);
+        if let Some(founder) = founder {
+            let cluster: Cluster = fleet::system_cluster_object(Member { replica_id: founder.replica, host: founder.host.clone() });
+            let object = serde_json::to_value(&cluster).map_err(|e| FirstObjectsError::Keys(e.to_string()))?;
+            ensure(&client, (GROUP, VERSION, "clusters"), SYSTEM_NAMESPACE, &object).await?;
+        }
+        Ok(())
+    }
+
+    fn wrapped_bundle(&self) -> Result<Value, FirstObjectsError> {
+        let keys = &self.host.keys;
+        let wrapped = self.replica.bundle().wrap(&keys.operator).map_err(|e| FirstObjectsError::Keys(e.to_string()))?;
+        let cluster = &self.replica.id.cluster;
+        Ok(json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": bundle_name(cluster), "namespace": SYSTEM_NAMESPACE, "labels": {CLUSTER_LABEL: cluster}},
+            "type": "fleet.wheelhouse.dev/bundle",
+            "data": {BUNDLE_KEY: STANDARD.encode(wrapped)},
+        }))
+    }
+
+    fn controllers(&self) -> Controllers {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let mut reconcilers = catalog::all(&self.replica.bundle().ca_certificate);
+        let mut effects: Arc<dyn EffectHandler> = Arc::new(NoEffects);
+        if self.is_system() {
+            reconcilers.extend(wheelhouse_fleet::reconcilers(self.host.fleet_settings()));
+            effects = Arc::new(FleetEffects {
+                system: self.client().identity(Identity::loopback()).user_agent("wheelhouse-fleet"),
+                operator_key: self.host.keys.operator.clone(),
+                keys: self.host.key_pool(),
+                clock: Arc::clone(&clock),
+            });
+        }
+        reconcilers.retain(|r| self.host.controllers.runs(r.name()));
+        let store: Arc<dyn Store> = Arc::new(self.replica.store.clone());
+        Controllers {
+            store,
+            registry: self.host.registry(&self.replica.id.cluster),
+            client: self.client(),
+            clock,
+            effects,
+            reconcilers,
+            consumers: Vec::new(),
+        }
+    }
+}
+
+async fn ensure_all(client: &Client, objects: Vec<Wanted>) -> Result<(), FirstObjectsError> {
+    for wanted in objects {
+        ensure(client, wanted.resource, wanted.namespace, &wanted.object).await?;
+    }
+    Ok(())
+}
+
+/// Creates an object if it is not there.
+async fn ensure(client: &Client, (group, version, plural): (&str, &str, &str), namespace: &str, object: &Value) -> Result<(), FirstObjectsError> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let failed = |source| FirstObjectsError::Object { name: format!("{plural} {name}"), source };
+    let api = client.api(group, version, plural, namespace);
+    if api.find::<Value>(name).await.map_err(failed)?.is_some() {
+        return Ok(());
+    }
+    match api.create::<Value>(object).await {
+        Err(error) if !error.is_already_exists() => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
