@@ -13,6 +13,7 @@ use crate::respond::Reply;
 use crate::watch::{WatchContext, watch};
 use crate::reviews;
 
+/// Answers a request whose path and method exist.
 pub async fn dispatch(call: &Call<'_>, method: &Method) -> Answer<Reply> {
     let watchable = call.route.target == Target::Collection && *method == Method::GET;
     if *method == Method::PATCH && !patch::is_patch_type(&media::content_type(call.headers)) {

@@ -136,14 +136,46 @@ impl Form {
 
     /// The beginning of a list in JSON, up to and without its first item. `tail` is what its metadata says besides the revision.
     pub fn push_list_head(&self, out: &mut Vec<u8>, revision: Revision, tail: &ListTail) {
-        let (kind, version) = match self.media.view {
-            View::Object => (self.resource.list_kind(), self.resource.api_version.clone()),
-            View::Partial { beta } | View::PartialList { beta } => ("PartialObjectMetadataList".into(), meta_version(beta).into()),
-            View::Table { beta } => return self.table_head(out, meta_version(beta), revision, tail, true),
-        };
+        if let View::Table { beta } = self.media.view {
+            return self.table_head(out, meta_version(beta), revision, tail, true);
+        }
+        let (version, kind) = self.list_type();
         let _ = write!(out, "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":");
         tail.push(out, revision);
         out.extend_from_slice(b",\"items\":[");
+    }
+
+    /// apiVersion and kind of a list that is no table.
+    fn list_type(&self) -> (String, String) {
+        match self.media.view {
+            View::Partial { beta } | View::PartialList { beta } => (meta_version(beta).into(), "PartialObjectMetadataList".into()),
+            View::Object | View::Table { .. } => (self.resource.api_version.clone(), self.resource.list_kind()),
+        }
+    }
+
+    /// A list in protobuf. Its items are encoded one by one, so that only their bytes are held and never their values.
+    pub fn protobuf_list(&self, revision: Revision, tail: &ListTail, items: impl Iterator<Item = Answer<Vec<u8>>>) -> Answer<Bytes> {
+        let mut metadata = Vec::new();
+        tail.push(&mut metadata, revision);
+        let metadata: Value = serde_json::from_slice(&metadata).map_err(Status::internal_error)?;
+        let items: Vec<Vec<u8>> = items.collect::<Answer<_>>()?;
+        let (version, kind) = self.list_type();
+        let list = protobuf::list_object(&version, &kind, &metadata, items.iter().map(Vec::as_slice));
+        Ok(list.map_err(Status::internal_error)?.into())
+    }
+
+    /// One item of such a list.
+    pub fn protobuf_item(&self, item: Item<'_>) -> Answer<Vec<u8>> {
+        let encoded = match self.media.view {
+            View::Partial { beta } | View::PartialList { beta } => {
+                let version = meta_version(beta).trim_start_matches("meta.k8s.io/");
+                let kind = catalog().kind("meta.k8s.io", version, "PartialObjectMetadata");
+                let kind = kind.ok_or_else(|| Status::internal_error("partial metadata has no schema"))?;
+                protobuf::encode(&partial_value(item, meta_version(beta))?, &kind.schema)
+            }
+            View::Object | View::Table { .. } => protobuf::encode(&self.served(item)?, &self.resource.schema),
+        };
+        encoded.map_err(|error| Status::internal_error(error).into())
     }
 
     fn table_head(&self, out: &mut Vec<u8>, version: &str, revision: Revision, tail: &ListTail, columns: bool) {
@@ -193,21 +225,11 @@ impl Form {
         encode_value(value, self.media.encoding)
     }
 
-    fn finish_json(&self, json: Vec<u8>) -> Bytes {
+    /// Text that is written as JSON, in the form asked for.
+    pub fn finish_json(&self, json: Vec<u8>) -> Bytes {
         if self.media.encoding == Encoding::Yaml { crate::respond::yaml(&json) } else { json.into() }
     }
 
-    /// A list in a form that cannot be streamed: YAML from its JSON, protobuf from its values.
-    pub fn encode_list(&self, json: Vec<u8>) -> Answer<Bytes> {
-        match self.media.encoding {
-            Encoding::Json => Ok(json.into()),
-            Encoding::Yaml => Ok(crate::respond::yaml(&json)),
-            Encoding::Protobuf => {
-                let value: Value = serde_json::from_slice(&json).map_err(Status::internal_error)?;
-                self.encode(&value)
-            }
-        }
-    }
 }
 
 /// Any value with apiVersion and kind, in any encoding.

@@ -57,6 +57,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
+/// `ok`, or which checks failed (500). `verbose` lists them all, `exclude` leaves some out.
 pub async fn answer(server: &ApiServer, endpoint: Endpoint<'_>, query: &Query) -> Reply {
     if let Some(check) = endpoint.check {
         if !endpoint.kind.checks().contains(&check) {

@@ -16,6 +16,7 @@ use crate::server::ApiServer;
 /// Verifiers may keep the issuer's documents this long; upstream's value.
 const ISSUER_CACHE: &str = "public, max-age=3600";
 
+/// Answers a path outside the API groups.
 pub async fn serve(server: &ApiServer, method: &Method, info: &RequestInfo, headers: &HeaderMap, query: &Query) -> Answer<Reply> {
     let path = info.path.as_str();
     let documents = &server.shared.documents;

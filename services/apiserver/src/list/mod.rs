@@ -175,14 +175,20 @@ impl Page {
     }
 }
 
-fn respond(form: Form, page: Page) -> Answer<Reply> {
+/// Writes a page in the form that the client asked for.
+pub fn respond(form: Form, page: Page) -> Answer<Reply> {
     let content_type = form.media.encoding.media_type();
-    let pieces = Pieces::new(form.clone(), page);
-    if form.media.encoding == Encoding::Json {
-        return Ok(Reply::ok(content_type, Body::pieces(pieces)));
-    }
-    let json: Vec<u8> = pieces.flatten().collect();
-    Ok(Reply::ok(content_type, form.encode_list(json)?))
+    let body = match form.media.encoding {
+        Encoding::Json => Body::pieces(Pieces::new(form, page)),
+        Encoding::Yaml => form.finish_json(Pieces::new(form.clone(), page).flatten().collect()).into(),
+        Encoding::Protobuf => {
+            let (revision, tail) = (page.revision, page.tail.clone());
+            let records = page.into_records();
+            let items = records.iter().map(|kv| form.protobuf_item(Item { revision: kv.mod_revision, value: &kv.value }));
+            form.protobuf_list(revision, &tail, items)?.into()
+        }
+    };
+    Ok(Reply::ok(content_type, body))
 }
 
 /// Writes a list piece by piece.

@@ -13,6 +13,7 @@ use super::Call;
 use crate::request::{Answer, decode, media};
 use crate::respond::{Reply, encode_status};
 
+/// 409 if the pod has a node already, is going, or is held back by a scheduling gate.
 pub async fn bind(call: &Call<'_>) -> Answer<Reply> {
     let media = media::negotiate(call.headers, false)?;
     let options = WriteOptions::parse(call, OptionsKind::Create)?;

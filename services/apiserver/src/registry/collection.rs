@@ -4,9 +4,8 @@ use wheelhouse_meta::Reason;
 
 use super::Call;
 use super::delete::{DeleteOptions, remove};
-use crate::encode::Item;
 use crate::list::options::ListOptions;
-use crate::list::{Scope, select};
+use crate::list::{Page, Scope, Selected, respond, select};
 use crate::request::Answer;
 use crate::respond::Reply;
 
@@ -29,15 +28,5 @@ pub async fn delete_collection(call: &Call<'_>) -> Answer<Reply> {
             Err(status) => return Err(status),
         }
     }
-    let mut out = Vec::new();
-    form.push_list_head(&mut out, revision, &tail);
-    for (at, record) in records.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        form.push_list_item(&mut out, Item { revision: record.mod_revision, value: &record.value })?;
-    }
-    out.extend_from_slice(b"]}");
-    let body = form.encode_list(out)?;
-    Ok(Reply::ok(form.media.encoding.media_type(), body))
+    respond(form, Page { revision, selected: Selected::Picked(records), tail })
 }

@@ -15,6 +15,7 @@ use crate::body::Body;
 use crate::request::Answer;
 use crate::respond::Reply;
 
+/// 400 for a pod without a node, 503 for a node that is not connected.
 pub async fn connect(call: &Call<'_>) -> Answer<Reply> {
     let resource = call.resource();
     let log = call.subresource() == "log";

@@ -29,6 +29,7 @@ const RETRY_UNOBSERVED: u32 = 10;
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
+/// 429 where the budget has no disruption left.
 pub async fn evict(call: &Call<'_>) -> Answer<Reply> {
     let media = media::negotiate(call.headers, false)?;
     let options = WriteOptions::parse(call, OptionsKind::Create)?;

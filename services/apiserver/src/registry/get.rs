@@ -8,6 +8,7 @@ use crate::list::options::revision_of;
 use crate::request::Answer;
 use crate::respond::Reply;
 
+/// `GET` of an object or of a part of it. 404, and 504 when this replica does not reach the version asked for in time.
 pub async fn get(call: &Call<'_>) -> Answer<Reply> {
     let form = call.form()?;
     let revision = revision_of(call.query.text("resourceVersion")).map_err(Status::plain)?;

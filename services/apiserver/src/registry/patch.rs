@@ -20,6 +20,7 @@ use crate::respond::Reply;
 /// The media types that a PATCH may have, in upstream's order.
 const PATCHES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_YAML];
 
+/// `PATCH` of an object or of a part of it. The older three kinds need the object, an apply makes it.
 pub async fn patch(call: &Call<'_>) -> Answer<Reply> {
     let form = call.form()?;
     let kind = media::content_type(call.headers);

@@ -27,6 +27,7 @@ const API_VERSION: &str = "autoscaling/v1";
 /// Upstream's defaults for a count that is not there.
 const DEFAULT_REPLICAS: i64 = 1;
 
+/// `GET` of the Scale.
 pub async fn get(call: &Call<'_>) -> Answer<Reply> {
     let media = media::negotiate(call.headers, true)?;
     let snapshot = call.server.storage.linearizable().await?;

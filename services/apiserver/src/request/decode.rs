@@ -6,14 +6,12 @@
 use bytes::Bytes;
 use serde_json::Value;
 use wheelhouse_meta::Status;
-use wheelhouse_meta::field::Path;
 use wheelhouse_meta::gotext::quote;
-use wheelhouse_meta::gvk::{GroupKind, GroupVersion};
+use wheelhouse_meta::gvk::GroupVersion;
 use wheelhouse_schema::{FieldValidation, Schema, decode, decode_value, protobuf, strict_error};
 
 use super::Answer;
 use super::media::Encoding;
-use super::query::Query;
 
 /// What a body is expected to be.
 #[derive(Clone, Copy)]
@@ -31,21 +29,7 @@ pub struct Decoded {
     pub warnings: Vec<String>,
 }
 
-/// `fieldValidation`, checked; upstream's default is to warn.
-pub fn field_validation(query: &Query, options_kind: &str) -> Answer<FieldValidation> {
-    let value = query.text("fieldValidation");
-    let errors = wheelhouse_meta::validation::options::field_validation(value, &Path::new("fieldValidation"));
-    if !errors.is_empty() {
-        return Err(Status::invalid(&GroupKind::new("meta.k8s.io", options_kind), "", &errors).into());
-    }
-    Ok(match value {
-        "Ignore" => FieldValidation::Ignore,
-        "Strict" => FieldValidation::Strict,
-        _ => FieldValidation::Warn,
-    })
-}
-
-/// Reads a body. `known` says whether a group, version and kind is registered at all, which decides between two refusals.
+/// Reads a body. 400 for what is not an object of the expected kind, with the text of Go's decoder.
 pub fn body(bytes: &Bytes, encoding: Encoding, expected: Expected<'_>, validation: FieldValidation) -> Answer<Decoded> {
     match encoding {
         Encoding::Json => json(bytes, bytes, expected, validation),
