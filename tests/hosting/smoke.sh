@@ -116,6 +116,7 @@ say "no acknowledged write is lost"
 
 say "everything is killed and started again on its data"
 for name in "${!PIDS[@]}"; do [ "$name" = endpoint ] || kill -9 "${PIDS[$name]}" 2>/dev/null || true; done
+sleep 0.2
 for letter in a b c; do run_host $letter; done
 until_true 30 "the tenant's cluster answers after the restart" tenant get configmap before
 until_true 30 "three hosts are ready" ready_hosts

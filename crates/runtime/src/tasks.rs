@@ -48,7 +48,7 @@ impl Tasks {
 
     /// Starts a task. It should end soon after [`Tasks::stop_signal`] resolves.
     pub fn spawn(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
-        let span = tracing::info_span!("task", owner = %self.0.owner, name);
+        let span = tracing::info_span!(parent: None, "task", owner = %self.0.owner, name);
         let running = Counted::new(Arc::clone(&self.0.running));
         let task = tokio::spawn(
             async move {

@@ -47,7 +47,7 @@ pub struct TelemetryGuard(Option<SdkTracerProvider>);
 const SAMPLED: f64 = 0.01;
 
 /// What is logged without `RUST_LOG`. The libraries' own chatter is of no use to an operator.
-const DEFAULT_FILTER: &str = "info,openraft=warn,h2=warn,hyper=warn,rustls=warn,tonic=warn";
+const DEFAULT_FILTER: &str = "info,openraft=error,h2=warn,hyper=warn,rustls=warn,tonic=warn";
 
 /// Sets up logs and traces for the process; call it once, inside the runtime.
 pub fn init(service: &'static str, format: LogFormat) -> Result<TelemetryGuard, TelemetryError> {

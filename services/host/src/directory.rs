@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -90,6 +91,9 @@ pub struct HostKeys {
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
 
+/// Between attempts at the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
 const OPERATOR_CA_CONTEXT: &str = "wheelhouse/operator-ca";
 
 impl Directory {
@@ -114,11 +118,17 @@ impl Directory {
         fs::create_dir_all(&replicas).map_err(|source| DirectoryError::Write { path: replicas, source })
     }
 
-    /// Held while the host runs; two processes on one directory would destroy it.
-    pub fn lock(&self) -> Result<File, DirectoryError> {
+    /// Held while the host runs; two processes on one directory would destroy it. A predecessor that was just killed may take a moment to go.
+    pub fn lock(&self, patience: Duration) -> Result<File, DirectoryError> {
         let path = self.path("lock");
         let file = File::create(&path).map_err(|source| DirectoryError::Write { path: path.clone(), source })?;
-        file.try_lock().map_err(|_| DirectoryError::Locked(self.0.clone()))?;
+        let until = Instant::now() + patience;
+        while file.try_lock().is_err() {
+            if Instant::now() >= until {
+                return Err(DirectoryError::Locked(self.0.clone()));
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
         Ok(file)
     }
 
@@ -277,7 +287,6 @@ impl ReplicaFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use wheelhouse_base::{Clock, SystemClock};
     use wheelhouse_pki::{RsaKey, Validity};
 
@@ -307,9 +316,9 @@ mod tests {
     fn one_process_at_a_time() {
         let temp = tempfile::tempdir().unwrap();
         let directory = Directory::new(temp.path());
-        let held = directory.lock().unwrap();
-        assert!(matches!(directory.lock(), Err(DirectoryError::Locked(_))));
+        let held = directory.lock(Duration::ZERO).unwrap();
+        assert!(matches!(directory.lock(Duration::ZERO), Err(DirectoryError::Locked(_))));
         drop(held);
-        assert!(directory.lock().is_ok());
+        assert!(directory.lock(Duration::ZERO).is_ok());
     }
 }

@@ -30,6 +30,9 @@ use crate::system::SystemTransport;
 use crate::transport::{self, Frames, MtlsTransport};
 use crate::{clients, report};
 
+/// A killed predecessor's disk work ends within this.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What is left after the drain gets this long.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -40,7 +43,7 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     if let Some(name) = &flags.name {
         anyhow::ensure!(*name == file.name, "{} holds the host {}, not {name}", flags.data_dir.display(), file.name);
     }
-    let _lock = directory.lock()?;
+    let _lock = directory.lock(LOCK_PATIENCE)?;
     let keys = directory.keys()?;
     let authority = directory.authority(&keys)?;
     let certificate = identity::load(&directory)?;
