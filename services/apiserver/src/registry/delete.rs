@@ -321,12 +321,20 @@ fn garbage_collection_finalizers(resource: &Resource, object: &Value, options: &
         (None, Some("Orphan")) => ORPHAN,
         (None, Some("Foreground")) => FOREGROUND,
         (None, Some(_)) => "",
-        (None, None) => present.iter().copied().find(|f| matches!(*f, ORPHAN | FOREGROUND)).unwrap_or(""),
+        (None, None) => {
+            let chosen = present.iter().copied().find(|f| matches!(*f, ORPHAN | FOREGROUND));
+            chosen.unwrap_or(if orphans_by_default(resource) { ORPHAN } else { "" })
+        }
     };
     if !policy.is_empty() {
         finalizers.push(policy.to_owned());
     }
     finalizers
+}
+
+/// Kinds older than the garbage collector leave their dependents behind unless told otherwise.
+fn orphans_by_default(resource: &Resource) -> bool {
+    resource.is("", "replicationcontrollers") || resource.is("batch", "jobs")
 }
 
 /// Replaces the finalizers if they differ as a set, so that an unchanged object keeps its order.

@@ -49,14 +49,23 @@ pub fn fill_new(call: &Call<'_>, resource: &Resource, object: &mut Value, attemp
     }
 }
 
-/// Kinds whose own validation looks at no metadata, so that only the common checks apply: the older version of Events, and disruption budgets.
-fn is_lax(resource: &Resource) -> bool {
-    let plural = resource.info().plural;
-    (plural == "events" && resource.entry.group.is_empty()) || plural == "poddisruptionbudgets"
+/// Kinds whose own update validation looks at no metadata, so that only the common check complains.
+const CHECKED_ONCE: &[&str] = &[
+    "limitranges",
+    "mutatingwebhookconfigurations",
+    "poddisruptionbudgets",
+    "prioritylevelconfigurations",
+    "validatingadmissionpolicies",
+    "volumeattachments",
+];
+
+/// The older of the two versions of an Event, whose validation upstream keeps as lax as it was.
+fn is_core_event(resource: &Resource) -> bool {
+    resource.info().plural == "events" && resource.entry.group.is_empty()
 }
 
 fn format_of(resource: &Resource) -> NameFormat {
-    if is_lax(resource) {
+    if is_core_event(resource) || resource.is("policy", "poddisruptionbudgets") {
         return NameFormat::PathSegment;
     }
     match resource.kind().name_rule() {
@@ -79,7 +88,7 @@ pub fn check_update(resource: &Resource, new: &Value, old: &Value) -> ErrorList 
     let path = Path::new("metadata");
     let mut errors = object_meta_create(&new["metadata"], resource.namespaced(), NameFormat::PathSegment, &path);
     let own = object_meta_update(&new["metadata"], &old["metadata"], &path);
-    if !is_lax(resource) {
+    if !is_core_event(resource) && !CHECKED_ONCE.contains(&resource.info().plural) {
         errors.extend(own.clone());
     }
     errors.extend(own);

@@ -114,9 +114,9 @@ pub fn negotiate_without_protobuf(headers: &HeaderMap) -> Answer<Media> {
     pick(accept(headers), TEXT, true).ok_or_else(|| Status::not_acceptable(TEXT).into())
 }
 
-/// The form of an error: negotiated like any answer, JSON when that fails.
+/// The form of an error: negotiated like any answer but never transformed, JSON when that fails.
 pub fn negotiate_error(headers: &HeaderMap) -> Encoding {
-    pick(accept(headers), ALL, true).map_or(Encoding::Json, |media| media.encoding)
+    pick(accept(headers), ALL, false).map_or(Encoding::Json, |media| media.encoding)
 }
 
 /// A watch can be framed in JSON, and in protobuf where the kind has that form.
@@ -200,6 +200,13 @@ mod tests {
         assert_eq!(negotiate(&headers("*/*"), true), Ok(Media::default()));
         let error = negotiate(&headers("application/json;as=Table;v=v9;g=meta.k8s.io"), true).unwrap_err();
         assert_eq!(error.message, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf");
+    }
+
+    #[test]
+    fn errors_are_never_transformed() {
+        assert_eq!(negotiate_error(&headers("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")), Encoding::Json);
+        assert_eq!(negotiate_error(&headers("application/vnd.kubernetes.protobuf,application/json")), Encoding::Protobuf);
+        assert_eq!(negotiate_error(&headers("text/html")), Encoding::Json);
     }
 
     #[test]
