@@ -180,8 +180,10 @@ impl Filters {
 
 /// The weighted sum of all scores, per node.
 fn score(pod: &PodInfo, soft: &[Spread], require_all: bool, snapshot: &mut Snapshot, order: &[NodeId], nodes: &[NodeId]) -> Vec<i64> {
-    // A promised pod's check may have prepared for filters alone.
-    prepare(pod, soft, snapshot);
+    if snapshot.has_nominations() {
+        // A promised pod's check may have prepared for filters alone.
+        prepare(pod, soft, snapshot);
+    }
     let snapshot = &*snapshot;
     let mut totals = vec![0; nodes.len()];
     let mut add = |weight: i64, scores: Option<Vec<i64>>| {

@@ -69,15 +69,6 @@ impl Snapshot {
         self.ids.get(name).copied().filter(|id| self.nodes[*id].facts.is_some())
     }
 
-    /// How many nodes there are.
-    pub fn len(&mut self) -> usize {
-        self.order().len()
-    }
-
-    pub fn is_empty(&mut self) -> bool {
-        self.len() == 0
-    }
-
     pub fn namespaces(&self) -> &Namespaces {
         &self.namespaces
     }

@@ -24,7 +24,7 @@ pub fn score(pod: &PodInfo, snapshot: &Snapshot, nodes: &[NodeId], nodes_in_all:
     if known.is_empty() {
         return None;
     }
-    let most = MOST_PER_CONTAINER * i64::try_from(pod.images.len().max(1)).unwrap_or(1);
+    let most = MOST_PER_CONTAINER * i64::try_from(pod.containers.max(1)).unwrap_or(1);
     let one = |id: &NodeId| {
         let images = &snapshot.facts(*id).images;
         let sizes = known.iter().filter_map(|(image, share)| Some((*images.get(*image)? as f64 * share) as i64));

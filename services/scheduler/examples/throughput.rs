@@ -1,0 +1,124 @@
+//! Decisions per second with many nodes: the engine alone, fed with the changes that a feed would tell it.
+//!
+//! ```text
+//! cargo run --release -p wheelhouse-scheduler --example throughput -- [nodes] [pods]
+//! ```
+//!
+//! Prints one JSON line per kind of pod. Each decision is followed by the change that its binding makes, as in life.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use wheelhouse_base::Timestamp;
+use wheelhouse_kinds::view::{Key, ObjectRef, Record, ResourceName, View};
+use wheelhouse_scheduler::engine::{Engine, Step};
+
+const NODES: usize = 1_000;
+const PODS: usize = 10_000;
+/// Pods of one owner.
+const REPLICAS: usize = 500;
+
+struct Cluster {
+    engine: Engine,
+    view: View,
+    revision: u64,
+}
+
+impl Cluster {
+    fn put(&mut self, group: &'static str, plural: &'static str, kind: &'static str, mut object: Value) {
+        self.revision += 1;
+        let resource = ResourceName::new(group, plural);
+        let metadata = object.as_object_mut().and_then(|fields| fields.remove("metadata")).unwrap_or_default();
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        let key = Key::new(text("namespace"), text("name"));
+        let body = format!("{},{}", &metadata.to_string()[1..], &object.to_string()[1..]);
+        let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+        let record = Record::parse(resource.clone(), key.clone(), version, kind, self.revision, body.into());
+        let record = record.expect("the objects of this program are well formed");
+        let change = self.view.apply(ObjectRef { resource, key }, Some(Arc::new(record)));
+        self.engine.apply(&change, Timestamp::from_secs(1));
+    }
+}
+
+fn pod(kind: &str, index: usize, node: Option<&str>) -> Value {
+    let app = format!("app-{}", index / REPLICAS);
+    let mut pod = json!({
+        "metadata": {
+            "namespace": "default", "name": format!("{app}-{index}"), "uid": format!("uid-{index}"), "labels": {"app": app},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": app, "controller": true}],
+        },
+        "spec": {"containers": [{"name": "c", "image": "nginx:1", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]},
+    });
+    let near = json!({"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": app}}});
+    match kind {
+        "spread" => {
+            pod["spec"]["topologySpreadConstraints"] = json!([{
+                "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": app}},
+            }]);
+        }
+        "anti-affinity" => {
+            let far = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}});
+            pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([far]);
+        }
+        "affinity" => {
+            pod["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = json!([{"weight": 10, "podAffinityTerm": near}]);
+        }
+        _ => pod["metadata"]["ownerReferences"] = if kind == "plain" { json!([]) } else { pod["metadata"]["ownerReferences"].take() },
+    }
+    if let Some(node) = node {
+        pod["spec"]["nodeName"] = json!(node);
+    }
+    pod
+}
+
+fn measure(kind: &str, nodes: usize, pods: usize) {
+    let mut cluster = Cluster { engine: Engine::new(1), view: View::default(), revision: 1 };
+    for index in 0..nodes {
+        let name = format!("node-{index}");
+        let labels = json!({"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": format!("zone-{}", index % 3)});
+        let allocatable = json!({"cpu": "32", "memory": "128Gi", "pods": "110"});
+        cluster.put("", "nodes", "Node", json!({"metadata": {"name": name, "uid": name, "labels": labels}, "status": {"allocatable": allocatable}}));
+    }
+    for app in 0..pods.div_ceil(REPLICAS) {
+        let name = format!("app-{app}");
+        let selector = json!({"matchLabels": {"app": name}});
+        let set = json!({"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": {"selector": selector}});
+        cluster.put("apps", "replicasets", "ReplicaSet", set);
+    }
+    for index in 0..pods {
+        cluster.put("", "pods", "Pod", pod(kind, index, None));
+    }
+    let (mut bound, mut deciding) = (0usize, std::time::Duration::ZERO);
+    let all = Instant::now();
+    loop {
+        let from = Instant::now();
+        let step = cluster.engine.step(Timestamp::from_secs(1));
+        deciding += from.elapsed();
+        match step {
+            Some(Step::Bind { pod: decided, node }) => {
+                let index = decided.key.name.rsplit('-').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+                cluster.put("", "pods", "Pod", pod(kind, index, Some(&node)));
+                bound += 1;
+            }
+            Some(Step::Report { .. }) => {}
+            None => break,
+        }
+    }
+    let line = json!({
+        "bench": "scheduler decisions", "pods": kind, "nodes": nodes, "bound": bound,
+        "per_second": (bound as f64 / deciding.as_secs_f64()).round(),
+        "per_second_with_feed": (bound as f64 / all.elapsed().as_secs_f64()).round(),
+    });
+    println!("{line}");
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>());
+    let mut number = |default| arguments.next().and_then(Result::ok).unwrap_or(default);
+    let (nodes, pods) = (number(NODES), number(PODS));
+    for kind in ["plain", "replicas", "spread", "affinity", "anti-affinity"] {
+        measure(kind, nodes, pods);
+    }
+}
