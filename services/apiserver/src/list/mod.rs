@@ -44,6 +44,7 @@ pub struct Page {
     pub tail: ListTail,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one of these per list, never a collection of them")]
 pub enum Selected {
     /// Everything in a range of a snapshot that the selection matches.
     Range { records: Records, start: Bytes, end: Bytes, selection: Selection },

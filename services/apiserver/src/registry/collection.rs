@@ -3,7 +3,7 @@
 use wheelhouse_meta::Reason;
 
 use super::Call;
-use super::delete::{DeleteOptions, remove};
+use super::delete::{DeleteOptions, remove, warn_of_orphans};
 use crate::list::options::ListOptions;
 use crate::list::{Page, Scope, Selected, respond, select};
 use crate::request::Answer;
@@ -14,6 +14,7 @@ pub async fn delete_collection(call: &Call<'_>) -> Answer<Reply> {
     let form = call.form()?;
     let list = ListOptions::parse(call.query, call.resource(), false, "")?;
     let options = DeleteOptions::parse(call)?;
+    warn_of_orphans(call, &options);
     let scope = Scope { form: &form, namespace: call.namespace() };
     let page = select(&call.server.storage, &scope, list).await?;
     let (revision, tail) = (page.revision, page.tail.clone());

@@ -155,6 +155,7 @@ fn strip_type(body: &bytes::Bytes, encoding: Encoding) -> bytes::Bytes {
 pub async fn delete(call: &Call<'_>) -> Answer<Reply> {
     let form = call.form()?;
     let options = DeleteOptions::parse(call)?;
+    warn_of_orphans(call, &options);
     let written = remove(call, call.name(), &options).await?;
     let resource = call.resource();
     if !written.removed || returns_object(resource) {
@@ -330,6 +331,15 @@ fn garbage_collection_finalizers(resource: &Resource, object: &Value, options: &
         finalizers.push(policy.to_owned());
     }
     finalizers
+}
+
+/// Whoever deletes a Job and says nothing about its pods mostly does not mean to keep them.
+pub fn warn_of_orphans(call: &Call<'_>, options: &DeleteOptions) {
+    if call.resource().is("batch", "jobs") && options.orphan_dependents.is_none() && options.propagation_policy.is_none() {
+        let text = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
+                    propagationPolicy=Orphan to suppress this warning";
+        call.warn([text.to_owned()]);
+    }
 }
 
 /// Kinds older than the garbage collector leave their dependents behind unless told otherwise.
