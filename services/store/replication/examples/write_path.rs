@@ -16,10 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use wheelhouse_base::{Clock, ClusterId, HostName, ReplicaId, SystemClock};
 use wheelhouse_mvcc::{Command, Txn};
-use wheelhouse_replication::{BoxedIo, DataKey, Dial, GroupManager, HostDisk, HostParts, ReplicaSpec, ReplicatedStore, Start, StreamTransport};
 use wheelhouse_pki::{AltName, Authority, Leaf, Subject, Usage, Validity};
-use wheelhouse_runtime::tls::{self, CertificateSlot};
+use wheelhouse_replication::{BoxedIo, DataKey, Dial, GroupManager, HostDisk, HostParts, ReplicaSpec, ReplicatedStore, Start, StreamTransport};
 use wheelhouse_runtime::Tasks;
+use wheelhouse_runtime::tls::{self, CertificateSlot};
 use wheelhouse_store::Store;
 
 const HOSTS: u16 = 3;

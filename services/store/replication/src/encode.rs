@@ -9,8 +9,8 @@ use wheelhouse_rocks::codec::{DecodeError, Reader, Writer};
 
 use crate::proposal::Proposal;
 use crate::raft_types::{
-    AppendRequest, AppendResponse, Entry, LogId, Membership, Peer, SnapshotMeta, StoredMembership, TransferRequest, TransferResponse, Vote, VoteRequest,
-    VoteResponse, log_id, term_of,
+    AppendRequest, AppendResponse, Entry, LogId, Membership, Peer, SnapshotMeta, StoredMembership, TransferRequest, TransferResponse, Vote,
+    VoteRequest, VoteResponse, log_id, term_of,
 };
 
 pub fn write_log_id(w: &mut Writer, id: &LogId) {

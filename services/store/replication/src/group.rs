@@ -16,6 +16,7 @@ use wheelhouse_runtime::Tasks;
 use wheelhouse_store::{CommitError, Leadership, check_size};
 
 use crate::encode;
+use crate::log::Log;
 use crate::machine::{Machine, SnapshotData};
 use crate::outcome::{self, ProposeError};
 use crate::peers::{Operation, Peers, Refused, Route, Service};
@@ -39,6 +40,7 @@ pub struct Group {
     pub id: GroupId,
     pub raft: Raft,
     pub machine: Machine,
+    pub log: Log,
     pub peers: Arc<Peers>,
     pub leadership: watch::Sender<Leadership>,
     /// This replica leads, but its quorum has not answered for a while.
@@ -63,7 +65,7 @@ pub struct Queues {
 }
 
 impl Group {
-    pub fn new(id: GroupId, raft: Raft, machine: Machine, peers: Arc<Peers>) -> (Arc<Self>, Queues) {
+    pub fn new(id: GroupId, raft: Raft, machine: Machine, log: Log, peers: Arc<Peers>) -> (Arc<Self>, Queues) {
         let (proposals, proposed) = mpsc::channel(propose::WAITING_COMMANDS);
         let (reads, asked) = mpsc::channel(read_index::WAITING_READS);
         let tasks = Tasks::new(format!("replica {id}"));
@@ -71,6 +73,7 @@ impl Group {
             id,
             raft,
             machine,
+            log,
             peers,
             leadership: watch::Sender::new(Leadership::default()),
             lapsed: watch::Sender::new(false),
@@ -274,8 +277,11 @@ async fn observe(group: Arc<Group>, mut stop: wheelhouse_runtime::Stop) {
             _ = position.changed(), if waits_for_own_term => {}
         }
     }
-    // Raft ended by itself: a storage error or a panic. This replica serves nothing more, and says so.
     group.leadership.send_replace(Leadership::default());
+    if group.is_stopped() && group.machine.fault().borrow().is_none() {
+        return;
+    }
+    // Raft ended by itself: a storage error or a panic. This replica serves nothing more, and says so.
     let reason = group.machine.fault().borrow().clone().unwrap_or_else(|| "Raft has stopped".to_owned());
     tracing::error!(group = %group.id, %reason, "this replica is faulted");
     group.machine.set_fault(reason);

@@ -24,6 +24,9 @@ const CACHED_BYTES: usize = 1 << 20;
 /// One replication message's entries at most, so that a follower that catches up does not delay the heartbeats behind them.
 const MESSAGE_BYTES: usize = 1 << 20;
 
+/// Looks without a new entry after which the cache is given back: 30 s at the usual interval.
+const QUIET_LOOKS: u32 = 60;
+
 #[derive(Clone)]
 pub struct Log {
     disk: Arc<GroupDisk>,
@@ -40,6 +43,8 @@ struct Inner {
     purged: Option<LogId>,
     vote: Option<Vote>,
     committed: Option<LogId>,
+    /// The newest entry at the last look, and how many looks saw the same.
+    quiet: (Option<LogId>, u32),
 }
 
 impl Log {
@@ -64,8 +69,21 @@ impl Log {
             return Err(broken("there is a state but no vote"));
         }
         let written = last.as_ref().map_or(0, LogId::index);
-        let inner = Inner { cache: VecDeque::new(), cached_bytes: 0, written, last, purged, vote, committed };
+        let inner = Inner { cache: VecDeque::new(), cached_bytes: 0, written, last, purged, vote, committed, quiet: (None, 0) };
         Ok(Self { disk, inner: Arc::new(Mutex::new(inner)) })
+    }
+
+    /// Called now and then: gives the cache back when nothing was appended for a while. Most clusters are idle most of the time.
+    pub fn look(&self) {
+        let mut inner = self.inner.lock();
+        let looks = if inner.quiet.0 == inner.last { inner.quiet.1.saturating_add(1) } else { 0 };
+        inner.quiet = (inner.last, looks);
+        if looks == QUIET_LOOKS {
+            while inner.cache.front().is_some_and(|entry| entry.log_id.index <= inner.written) {
+                inner.drop_front();
+            }
+            inner.cache.shrink_to_fit();
+        }
     }
 
     fn read(&self, from: u64, to: u64, max_bytes: usize) -> io::Result<Vec<Entry>> {

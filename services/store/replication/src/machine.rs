@@ -108,15 +108,18 @@ impl Machine {
         self.0.fault.subscribe()
     }
 
-    /// Notes why, unless a reason is known already.
+    /// Notes why, unless a reason is known already, and ends the watches: their clients find them on another replica.
     pub fn set_fault(&self, reason: String) {
-        self.0.fault.send_if_modified(|fault| {
+        let first = self.0.fault.send_if_modified(|fault| {
             let first = fault.is_none();
             if first {
                 *fault = Some(reason);
             }
             first
         });
+        if first {
+            self.0.hub.stop();
+        }
     }
 
     pub fn applied(&self) -> Option<LogId> {
@@ -150,7 +153,8 @@ impl Inner {
         let mut outcomes = Vec::with_capacity(commands.len());
         for command in commands {
             let state = &mut self.state;
-            let applied = catch_unwind(AssertUnwindSafe(|| state.apply(command, term))).map_err(|panic| format!("apply panicked: {}", panic_text(&*panic)))?;
+            let applied =
+                catch_unwind(AssertUnwindSafe(|| state.apply(command, term))).map_err(|panic| format!("apply panicked: {}", panic_text(&*panic)))?;
             match command {
                 Command::Compact { revision } if applied.outcome == Outcome::Compacted => self.dirty.compacted = Some(*revision),
                 _ => {}

@@ -67,6 +67,7 @@ struct LeaseClock {
 /// Looks at one group.
 pub async fn look(group: &Arc<Group>, limits: LogLimits, now: Timestamp) {
     group.machine.flush();
+    group.log.look();
     shorten_log(group, limits).await;
     group.lapsed.send_if_modified(|lapsed| std::mem::replace(lapsed, quorum_is_silent(group)) != *lapsed);
     let Some(term) = group.leads() else {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
@@ -27,6 +28,9 @@ const ELECTION_MILLIS: (u64, u64) = (450, 700);
 
 /// Raft's inner queues. Far more than the proposals and appends that can wait at once.
 const RAFT_QUEUE: u64 = 4096;
+
+/// Leaderships handed over at once when a host drains. Each takes an election, and all of them at once would look like an outage.
+const HAND_OVERS: usize = 16;
 
 /// How long the host's own tasks may take to end.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -134,8 +138,10 @@ impl GroupManager {
         let applied = machine.applied();
         let log = Log::open(disk, &boot, applied.as_ref())?;
         let network = Network { peers: self.peers.clone(), cluster: id.cluster.clone(), replica: id.replica };
-        let raft = Raft::new(id.replica.0, config(&id, self.log), network, log, machine.clone()).await.map_err(|e| StartError::Raft(e.to_string()))?;
-        let (group, queues) = Group::new(id.clone(), raft, machine, self.peers.clone());
+        let raft = Raft::new(id.replica.0, config(&id, self.log), network, log.clone(), machine.clone())
+            .await
+            .map_err(|e| StartError::Raft(e.to_string()))?;
+        let (group, queues) = Group::new(id.clone(), raft, machine, log, self.peers.clone());
         group.run(queues);
         if let Some(voters) = founding {
             match group.raft.initialize(voters).await {
@@ -178,13 +184,11 @@ impl GroupManager {
 
     /// Hands every leadership over to another host, as far as others can take them; answers how many remain here.
     pub async fn hand_over(&self) -> usize {
-        let mut remaining = 0;
-        for store in self.running() {
-            if store.group.leads().is_some() && store.transfer_leadership(None).await.is_err() {
-                remaining += 1;
-            }
-        }
-        remaining
+        let moved = futures::stream::iter(self.running()).map(|store| async move {
+            let stays = store.group.leads().is_some() && store.transfer_leadership(None).await.is_err();
+            usize::from(stays)
+        });
+        moved.buffer_unordered(HAND_OVERS).fold(0, |sum, stays| std::future::ready(sum + stays)).await
     }
 
     /// Stops every replica and the host's own tasks.
@@ -232,4 +236,3 @@ fn config(id: &GroupId, log: LogLimits) -> Arc<Config> {
     };
     Arc::new(config.validate().expect("the constants satisfy Raft's inequalities"))
 }
-

@@ -190,7 +190,9 @@ impl Group {
 
     fn change_failed(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> MembershipError {
         match error {
-            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => MembershipError::NotLeader { leader: forward.leader_id.map(ReplicaId) },
+            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+                MembershipError::NotLeader { leader: forward.leader_id.map(ReplicaId) }
+            }
             RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => MembershipError::InProgress,
             RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::LearnerNotFound(missing))) => {
                 MembershipError::NotAMember(ReplicaId(missing.node_id))

@@ -55,7 +55,12 @@ type RpcError = RPCError<TypeConfig>;
 
 impl Link {
     /// Begins a call now; the future waits for the answer.
-    fn call(&self, operation: Operation, write: &dyn Fn(&mut Writer), timeout: Duration) -> impl Future<Output = Result<Bytes, RpcError>> + Send + use<> {
+    fn call(
+        &self,
+        operation: Operation,
+        write: &dyn Fn(&mut Writer),
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Bytes, RpcError>> + Send + use<> {
         let mut w = Writer::default();
         write(&mut w);
         let answer = self.peers.call(&self.host, &self.route, operation, &w.0, timeout);

@@ -179,7 +179,14 @@ impl Peers {
     }
 
     /// Sends a request, at once and in the order of the calls; the future waits for its answer.
-    pub fn call(&self, host: &HostName, route: &Route, operation: Operation, body: &[u8], timeout: Duration) -> impl Future<Output = Result<Bytes, CallError>> + Send + use<> {
+    pub fn call(
+        &self,
+        host: &HostName,
+        route: &Route,
+        operation: Operation,
+        body: &[u8],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Bytes, CallError>> + Send + use<> {
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         let mut w = Writer::with_capacity(body.len() + 48);
         w.u8(VERSION);

@@ -39,7 +39,9 @@ pub struct ReplicatedStore {
 pub enum ReplicaState {
     Running,
     /// It has stopped applying and serves nothing but old snapshots. The reason is for the operator.
-    Faulted { reason: String },
+    Faulted {
+        reason: String,
+    },
     Stopped,
 }
 
@@ -49,12 +51,10 @@ impl ReplicatedStore {
     }
 
     pub fn state(&self) -> ReplicaState {
-        if self.group.is_stopped() {
-            return ReplicaState::Stopped;
-        }
         match self.group.machine.fault().borrow().clone() {
-            None => ReplicaState::Running,
             Some(reason) => ReplicaState::Faulted { reason },
+            None if self.group.is_stopped() => ReplicaState::Stopped,
+            None => ReplicaState::Running,
         }
     }
 
@@ -98,7 +98,9 @@ impl ReplicatedStore {
         let mut body = Vec::new();
         encode_command(command, &mut body);
         match self.group.peers.call(host, &self.group.route(replica), Operation::Propose, &body, WRITE_DEADLINE).await {
-            Ok(answer) => outcome::decode_answer(answer).unwrap_or(Err(ProposeError::Failed(CommitError::Unknown("the leader's answer makes no sense")))),
+            Ok(answer) => {
+                outcome::decode_answer(answer).unwrap_or(Err(ProposeError::Failed(CommitError::Unknown("the leader's answer makes no sense"))))
+            }
             Err(CallError::NotDone(_)) => Err(ProposeError::NotLeader),
             Err(CallError::Unknown(why)) => Err(ProposeError::Failed(CommitError::Unknown(why))),
         }

@@ -1,11 +1,16 @@
 //! One group of three replicas on a simulated network and simulated disks, in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use wheelhouse_base::{ClusterId, HostName, ManualClock, ReplicaId};
 use wheelhouse_mvcc::{Command, Outcome, Txn};
-use wheelhouse_replication::{DataKey, GroupId, GroupManager, HostParts, LogLimits, MembershipError, MemoryNetwork, ReplicaState, Role, StartError, ReplicaSpec, ReplicatedStore, Start};
+use wheelhouse_replication::{
+    DataKey, GroupId, GroupManager, HostParts, LogLimits, MembershipError, MemoryNetwork, ReplicaSpec, ReplicaState, ReplicatedStore, Role, Start,
+    StartError,
+};
 use wheelhouse_rocks::{HostDisk, MemoryDisk};
 use wheelhouse_store::Store;
 

@@ -1,6 +1,8 @@
 //! Frames over byte streams: one connection per pair of hosts, found again after it breaks, dropped when the other side is silent or speaks
 //! something else.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, Weak};

@@ -72,16 +72,22 @@ pub struct Space {
     pub free: u64,
 }
 
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Sees a key and its value; says whether to go on.
+pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+
 pub trait Engine: Send + Sync + 'static {
     fn write(&self, ops: Vec<Op>, durability: Durability) -> Result<(), EngineError>;
 
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError>;
 
     /// Visits `[from, to)` in key order until told to stop.
-    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<(), EngineError>;
+    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), EngineError>;
 
     /// The last key of `[from, to)` with its value.
-    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, EngineError>;
+    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<Pair>, EngineError>;
 
     /// Makes deleted ranges `[from, to)` vanish from the files themselves, the write-ahead log included. Slow; not called on the writer.
     fn reclaim(&self, ranges: &[(Vec<u8>, Vec<u8>)]) -> Result<(), EngineError>;

@@ -24,7 +24,7 @@ mod seal;
 mod writer;
 
 pub use disk::{Expect, HostDisk, OpenGroupError};
-pub use engine::{Durability, Engine, EngineError, Family, Op, Space};
+pub use engine::{Durability, Engine, EngineError, Family, Op, Pair, Space, Visit};
 pub use group::GroupId;
 pub use group_disk::{Boot, Generation, GroupDisk, StateWrite};
 pub use memory::{MemoryDisk, MemoryEngine};

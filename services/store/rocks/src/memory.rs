@@ -4,13 +4,12 @@
 //! older view useless, so that a "killed" process that still runs in the simulation writes nothing more.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::engine::{Durability, Engine, EngineError, Family, Op, Space};
+use crate::engine::{Durability, Engine, EngineError, Family, Op, Pair, Space, Visit};
 
 type Tables = BTreeMap<Family, BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -137,7 +136,7 @@ impl Engine for MemoryEngine {
         Ok(self.platter("get")?.current.get(&family).and_then(|table| table.get(key)).cloned())
     }
 
-    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<(), EngineError> {
+    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), EngineError> {
         let platter = self.platter("scan")?;
         let Some(table) = platter.current.get(&family) else { return Ok(()) };
         for (key, value) in table.range(from.to_vec()..to.to_vec()) {
@@ -148,7 +147,7 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, EngineError> {
+    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<Pair>, EngineError> {
         let platter = self.platter("last")?;
         let last = platter.current.get(&family).and_then(|table| table.range(from.to_vec()..to.to_vec()).next_back());
         Ok(last.map(|(key, value)| (key.clone(), value.clone())))

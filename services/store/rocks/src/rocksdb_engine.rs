@@ -3,7 +3,6 @@
 //! Values arrive sealed, so block compression would only burn time and is off. The state of every cluster lives in memory and the disk is
 //! read when a group starts, so the block cache is small.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use rocksdb::{
@@ -11,7 +10,7 @@ use rocksdb::{
     FlushOptions, IteratorMode, Options, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 
-use crate::engine::{Durability, Engine, EngineError, Family, Op, Space};
+use crate::engine::{Durability, Engine, EngineError, Family, Op, Pair, Space, Visit};
 
 /// All memtables of all families together. Filling it makes RocksDB flush, so it also bounds what a restart replays from the log.
 const WRITE_BUFFERS_BYTES: usize = 128 << 20;
@@ -92,7 +91,7 @@ impl Engine for RocksEngine {
         self.db.get_cf(&self.family(family), key).map_err(|e| failed("get", e))
     }
 
-    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<(), EngineError> {
+    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), EngineError> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(to);
         let handle = self.family(family);
@@ -105,7 +104,7 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
-    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, EngineError> {
+    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<Pair>, EngineError> {
         let mut options = ReadOptions::default();
         options.set_iterate_lower_bound(from);
         options.set_iterate_upper_bound(to);

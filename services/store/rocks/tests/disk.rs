@@ -1,6 +1,7 @@
 //! The promises of a host's disk, on RocksDB and on the simulated engine alike.
 
-use std::ops::ControlFlow;
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,8 @@ use bytes::Bytes;
 use wheelhouse_base::{ClusterId, ReplicaId};
 use wheelhouse_mvcc::{Command, State, Txn};
 use wheelhouse_rocks::{
-    DataKey, Driver, Durability, Engine, EngineError, Expect, Family, GroupDisk, GroupId, HostDisk, MemoryDisk, Op, OpenGroupError, RocksEngine, Space, StateWrite,
+    DataKey, Driver, Durability, Engine, EngineError, Expect, Family, GroupDisk, GroupId, HostDisk, MemoryDisk, Op, OpenGroupError, RocksEngine,
+    Space, StateWrite,
 };
 
 fn group(n: u64) -> GroupId {
@@ -116,7 +118,8 @@ fn a_snapshot_lands_beside_the_state_and_replaces_it_by_one_write() {
     let mut new = State::new();
     let txn = Txn::default().put("/new", "2");
     let batch = new.apply(&Command::Txn { txn, fence: None }, 1).batch.unwrap();
-    let part = StateWrite { puts: vec![batch.events[0].kv.clone()], batches: vec![batch], header: Some(new.root().header()), ..StateWrite::default() };
+    let part =
+        StateWrite { puts: vec![batch.events[0].kv.clone()], batches: vec![batch], header: Some(new.root().header()), ..StateWrite::default() };
     wait(|done| one.fill_generation(generation, &part, Some(done)));
     wait(|done| one.save_vote(b"sync".to_vec(), done));
     drop(one);
@@ -227,11 +230,11 @@ impl Engine for Counting {
         self.inner.get(family, key)
     }
 
-    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<(), EngineError> {
+    fn scan(&self, family: Family, from: &[u8], to: &[u8], visit: &mut Visit<'_>) -> Result<(), EngineError> {
         self.inner.scan(family, from, to, visit)
     }
 
-    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, EngineError> {
+    fn last(&self, family: Family, from: &[u8], to: &[u8]) -> Result<Option<Pair>, EngineError> {
         self.inner.last(family, from, to)
     }
 

@@ -127,7 +127,9 @@ impl Oracle {
             let found = markers.get(&write.marker).map_or(&[][..], Vec::as_slice);
             match (write.result, found) {
                 (WriteResult::Done(revision), [batch]) if batch.revision == revision => {}
-                (WriteResult::Done(revision), found) => return Err(format!("write {name} was acknowledged at {revision}, but is in {} batches", found.len())),
+                (WriteResult::Done(revision), found) => {
+                    return Err(format!("write {name} was acknowledged at {revision}, but is in {} batches", found.len()));
+                }
                 (WriteResult::Lost(_) | WriteResult::NotDone, []) | (WriteResult::Unknown, [] | [_]) => {}
                 (result, _) => return Err(format!("write {name} ended {result:?}, but is in the history")),
             }
@@ -184,7 +186,9 @@ impl Oracle {
             let floor = before(write.invoked);
             let name = String::from_utf8_lossy(&write.value);
             match write.result {
-                WriteResult::Done(revision) if revision <= floor => return Err(format!("write {name} at {revision} began after {floor} was certain")),
+                WriteResult::Done(revision) if revision <= floor => {
+                    return Err(format!("write {name} at {revision} began after {floor} was certain"));
+                }
                 WriteResult::Lost(revision) if revision < floor => return Err(format!("write {name} lost at {revision} after {floor} was certain")),
                 _ => {}
             }
@@ -210,7 +214,8 @@ impl Oracle {
     fn judge_watches(&self, history: &[Arc<Batch>]) -> Result<(), String> {
         for (host, seen) in &self.watched {
             let told: Vec<_> = seen.iter().map(|(revision, keys)| (*revision, keys.clone())).collect();
-            let expected: Vec<_> = history.iter().map(|batch| (batch.revision, batch.events.iter().map(|event| event.kv.key.clone()).collect::<Vec<_>>())).collect();
+            let expected: Vec<_> =
+                history.iter().map(|batch| (batch.revision, batch.events.iter().map(|event| event.kv.key.clone()).collect::<Vec<_>>())).collect();
             if told != expected {
                 let at = told.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(told.len().min(expected.len()));
                 return Err(format!(
@@ -255,4 +260,97 @@ fn judge_claims(history: &[Arc<Batch>]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The judge must be able to say no.
+mod tests {
+    use wheelhouse_mvcc::{Command, State, Txn};
+
+    use super::*;
+
+    fn put(state: &mut State, key: &str, value: &str) -> Revision {
+        let marker = format!("/registry/core/markers/{value}");
+        let txn = Txn::default().put(marker, value.to_owned()).put(key.to_owned(), value.to_owned());
+        state.apply(&Command::Txn { txn, fence: None }, 1);
+        state.root().revision()
+    }
+
+    fn write(oracle: &mut Oracle, key: &str, value: &str, result: WriteResult) {
+        let (invoked, completed) = (oracle.tick(), oracle.tick());
+        let marker = format!("/registry/core/markers/{value}").into();
+        let (key, value) = (key.to_owned().into(), value.to_owned().into());
+        oracle.writes.push(Write { invoked, completed, key, marker, value, delete: false, compare: None, result });
+    }
+
+    fn read(oracle: &mut Oracle, revision: Revision, key: &str, found: Option<(&str, Revision)>) {
+        let (invoked, completed) = (oracle.tick(), oracle.tick());
+        let found = found.map(|(value, revision)| (value.to_owned().into(), revision));
+        oracle.reads.push(Read { invoked, completed, revision, key: key.to_owned().into(), found });
+    }
+
+    fn refused(oracle: &Oracle, state: &State, because: &str) {
+        let verdict = oracle.judge(&[state.snapshot(), state.snapshot()]).expect_err(because);
+        assert!(verdict.contains(because), "{verdict}");
+    }
+
+    #[test]
+    fn an_honest_history_passes() {
+        let (mut state, mut oracle) = (State::new(), Oracle::default());
+        let first = put(&mut state, "/a", "1");
+        write(&mut oracle, "/a", "1", WriteResult::Done(first));
+        read(&mut oracle, first, "/a", Some(("1", first)));
+        put(&mut state, "/a", "2");
+        write(&mut oracle, "/a", "2", WriteResult::Unknown);
+        write(&mut oracle, "/a", "3", WriteResult::NotDone);
+        oracle.judge(&[state.snapshot()]).unwrap();
+    }
+
+    #[test]
+    fn lost_and_invented_writes_are_found() {
+        let (mut state, mut oracle) = (State::new(), Oracle::default());
+        write(&mut oracle, "/a", "1", WriteResult::Done(2));
+        refused(&oracle, &state, "was acknowledged at 2");
+        put(&mut state, "/a", "1");
+        oracle.judge(&[state.snapshot()]).unwrap();
+        put(&mut state, "/a", "2");
+        write(&mut oracle, "/a", "2", WriteResult::NotDone);
+        refused(&oracle, &state, "but is in the history");
+    }
+
+    #[test]
+    fn stale_reads_are_found() {
+        let (mut state, mut oracle) = (State::new(), Oracle::default());
+        let first = put(&mut state, "/a", "1");
+        let second = put(&mut state, "/a", "2");
+        write(&mut oracle, "/a", "1", WriteResult::Done(first));
+        write(&mut oracle, "/a", "2", WriteResult::Done(second));
+        read(&mut oracle, first, "/a", Some(("1", first)));
+        refused(&oracle, &state, "after 3 was certain");
+        oracle.reads.clear();
+        read(&mut oracle, second, "/a", Some(("1", first)));
+        refused(&oracle, &state, "instead of");
+    }
+
+    #[test]
+    fn watches_with_gaps_and_two_leaderships_are_found() {
+        let (mut state, mut oracle) = (State::new(), Oracle::default());
+        put(&mut state, "/a", "1");
+        oracle.watched.insert(0, Vec::new());
+        refused(&oracle, &state, "watches told 0 of 1 revisions");
+        let (mut state, oracle) = (State::new(), Oracle::default());
+        for (n, claim) in [Claim { host: 1, term: 5 }, Claim { host: 2, term: 5 }].iter().enumerate() {
+            let txn = Txn::default().put(format!("/registry/core/claims/{n}"), claim.encode());
+            state.apply(&Command::Txn { txn, fence: None }, 5);
+        }
+        refused(&oracle, &state, "acted under term 5");
+    }
+
+    #[test]
+    fn replicas_that_differ_are_found() {
+        let (mut one, mut other) = (State::new(), State::new());
+        put(&mut one, "/a", "1");
+        put(&mut other, "/a", "2");
+        let verdict = Oracle::default().judge(&[one.snapshot(), other.snapshot()]).unwrap_err();
+        assert!(verdict.contains("another state"), "{verdict}");
+    }
 }

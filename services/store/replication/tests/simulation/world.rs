@@ -341,7 +341,8 @@ async fn controller_loop(world: Rc<World>, host: usize, life: u64, store: Replic
 
 /// Watches everything from where this host's former watch ended.
 async fn watch_loop(world: Rc<World>, host: usize, life: u64, store: ReplicatedStore) {
-    let after = world.oracle.borrow().watched.get(&host).and_then(|seen: &Vec<(Revision, Vec<Bytes>)>| seen.last()).map_or(1, |(revision, _)| *revision);
+    let after =
+        world.oracle.borrow().watched.get(&host).and_then(|seen: &Vec<(Revision, Vec<Bytes>)>| seen.last()).map_or(1, |(revision, _)| *revision);
     let mut watch = match store.watch(KeyRange::prefix("/registry/"), after) {
         Ok(watch) => watch,
         Err(error) => {
