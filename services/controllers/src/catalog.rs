@@ -19,6 +19,7 @@ pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconcile
         Arc::new(core::serviceaccount::reconcile::ServiceAccountController),
         Arc::new(core::service::reconcile::EndpointsController),
         Arc::new(core::service::reconcile::EndpointSliceController),
+        Arc::new(core::service::reconcile::EndpointSliceMirroringController),
         Arc::new(core::node::reconcile::NodeLifecycleController),
         Arc::new(core::node::reconcile::TaintEvictionController),
         Arc::new(pods),

@@ -13,27 +13,22 @@ use serde_json::{Value, json};
 
 use super::backends::{self, HEADLESS_LABEL, SERVICES};
 use super::slice_packing::{Identity, Packing, identity, pack};
+use super::slices::{self, MANAGED_BY, PortsKey, SERVICE_NAME, SLICES, deletion, family_of, ports_key};
 use super::trigger_time::{self, TriggerTimes};
 use crate::core::pod::state;
-use crate::owned::{controller_reference, generated_name};
-use crate::plan::{DeleteOptions, Operation, Plan};
+use crate::owned::controller_reference;
+use crate::plan::{Operation, Plan};
 use crate::reconciler::{Context, Reconciler, Trigger};
 use crate::validation::{items, text};
 use crate::view::{Key, ObjectChange, ResourceName, View};
 
-const SLICES: ResourceName = ResourceName::new("discovery.k8s.io", "endpointslices");
 const NODES: ResourceName = ResourceName::new("", "nodes");
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Either annotation hands the hints to the topology-aware rules; the first is the older and counts for more.
 const TOPOLOGY_MODES: [&str; 2] = ["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
 
 pub struct EndpointSliceController;
-
-/// Name, protocol, number and application protocol of each port, sorted: pods with the same ports share slices.
-type PortsKey = Vec<(String, String, Option<i32>, String)>;
 
 /// What one set of ports should lead to.
 struct Group {
@@ -49,15 +44,9 @@ impl Reconciler for EndpointSliceController {
     }
 
     fn triggers(&self) -> Vec<Trigger> {
-        let slices = Trigger {
+        let managed = Trigger {
             resource: SLICES,
-            keys: |_, change: &ObjectChange| {
-                let sides = [&change.old, &change.new].into_iter().flatten().filter(|slice| slice.label(MANAGED_BY) == Some(MANAGER));
-                let named = sides.filter_map(|slice| Some(Key::new(slice.key.namespace.clone(), slice.label(SERVICE_NAME)?)));
-                let mut keys: Vec<Key> = named.collect();
-                keys.dedup();
-                keys
-            },
+            keys: |_, change: &ObjectChange| slices::services_named(change, MANAGER),
         };
         // Endpoints carry their node's zone, and pods of a node that is not there are left out.
         let nodes = Trigger {
@@ -75,7 +64,7 @@ impl Reconciler for EndpointSliceController {
                 services.collect::<BTreeSet<_>>().into_iter().collect()
             },
         };
-        vec![Trigger::itself(SERVICES), backends::pod_trigger(), slices, nodes]
+        vec![Trigger::itself(SERVICES), backends::pod_trigger(), managed, nodes]
     }
 
     fn reconcile(&self, key: &Key, view: &View, _: &Context<'_>, memory: &mut TriggerTimes) -> Plan {
@@ -126,12 +115,9 @@ impl Sync<'_> {
 
     /// The service's slices that this controller manages, and those that carry its name but belong to another object.
     fn existing(&self) -> (Vec<Arc<EndpointSlice>>, Vec<Arc<EndpointSlice>>) {
-        let name = self.service.metadata.name.as_deref();
-        let records = self.view.records(&SLICES, Some(self.namespace()));
-        let managed = records.filter(|slice| !slice.deleting() && slice.label(MANAGED_BY) == Some(MANAGER) && slice.label(SERVICE_NAME) == name);
         let uid = self.service.metadata.uid.as_deref().unwrap_or_default();
-        let typed = managed.filter_map(|record| record.typed::<EndpointSlice>());
-        typed.partition(|slice| items(&slice.metadata.owner_references).iter().any(|owner| owner.uid == uid && owner.kind == "Service"))
+        let managed = slices::managed(self.view, self.namespace(), text(&self.service.metadata.name), MANAGER);
+        managed.partition(|slice| items(&slice.metadata.owner_references).iter().any(|owner| owner.uid == uid && owner.kind == "Service"))
     }
 
     fn family(
@@ -262,7 +248,7 @@ impl Sync<'_> {
     fn create(&self, family: &str, ports: &[EndpointPort], endpoints: &[Endpoint], names: &mut BTreeSet<String>) -> Operation {
         let meta = &self.service.metadata;
         let base = format!("{}-", text(&meta.name));
-        let name = self.free_name(&base, family, names);
+        let name = slices::free_name(self.view, self.namespace(), &base, &[text(&meta.uid), family], names);
         let mut object = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {
@@ -275,20 +261,6 @@ impl Sync<'_> {
             object["metadata"]["annotations"] = json!({trigger_time::ANNOTATION: time});
         }
         Operation::Create { resource: SLICES, namespace: self.namespace().to_owned(), object }
-    }
-
-    /// The first of the service's own sequence of names that nobody has.
-    fn free_name(&self, base: &str, family: &str, names: &mut BTreeSet<String>) -> String {
-        let uid = text(&self.service.metadata.uid);
-        let mut number = 0usize;
-        loop {
-            let name = generated_name(base, &[uid, family, &number.to_string()]);
-            let taken = self.view.record(&SLICES, &Key::new(self.namespace(), name.as_str())).is_some();
-            if !taken && names.insert(name.clone()) {
-                return name;
-            }
-            number += 1;
-        }
     }
 
     fn update(&self, slice: &EndpointSlice, endpoints: &[Endpoint], ports: Option<&[EndpointPort]>) -> Operation {
@@ -306,12 +278,6 @@ impl Sync<'_> {
         object["metadata"]["annotations"] = if annotations.is_empty() { Value::Null } else { json!(annotations) };
         Operation::Update { resource: SLICES, subresource: "", object }
     }
-}
-
-fn deletion(slice: &EndpointSlice) -> Operation {
-    let key = Key::new(text(&slice.metadata.namespace), text(&slice.metadata.name));
-    let options = DeleteOptions { uid: slice.metadata.uid.clone(), ..DeleteOptions::default() };
-    Operation::Delete { resource: SLICES, key, options }
 }
 
 /// The service's labels, and the reserved ones over them.
@@ -336,17 +302,6 @@ fn families(spec: &ServiceSpec) -> BTreeSet<&str> {
         Some(ip) => BTreeSet::from([family_of(&ip)]),
         None => BTreeSet::from(["IPv4", "IPv6"]),
     }
-}
-
-fn family_of(ip: &IpAddr) -> &'static str {
-    if ip.is_ipv6() { "IPv6" } else { "IPv4" }
-}
-
-fn ports_key(ports: &[EndpointPort]) -> PortsKey {
-    let owned = |value: &Option<String>| text(value).to_owned();
-    let mut key: PortsKey = ports.iter().map(|port| (owned(&port.name), owned(&port.protocol), port.port, owned(&port.app_protocol))).collect();
-    key.sort();
-    key
 }
 
 #[cfg(test)]
