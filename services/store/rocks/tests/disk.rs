@@ -11,8 +11,8 @@ use bytes::Bytes;
 use wheelhouse_base::{ClusterId, ReplicaId};
 use wheelhouse_mvcc::{Command, State, Txn};
 use wheelhouse_rocks::{
-    DataKey, Driver, Durability, Engine, EngineError, Expect, Family, GroupDisk, GroupId, HostDisk, MemoryDisk, Op, OpenGroupError, RocksEngine,
-    Space, StateWrite,
+    DataKey, Driver, Durability, Engine, EngineError, Expect, Family, GroupDisk, GroupId, HostDisk, MemoryDisk, Op, OpenGroupError, Pair,
+    RocksEngine, Space, StateWrite, Visit,
 };
 
 fn group(n: u64) -> GroupId {
