@@ -102,7 +102,12 @@ impl Reconciler for NodeLifecycleController {
             if let Some(conditions) = silenced(&node, cx.now) {
                 plan.operations.push(conditions_update(&node, &conditions));
                 if ready == Some("True") {
-                    plan.events.push(note(&key.name, text(&node.metadata.uid), "NodeNotReady", format!("Node {} status is now: NodeNotReady", key.name)));
+                    plan.events.push(note(
+                        &key.name,
+                        text(&node.metadata.uid),
+                        "NodeNotReady",
+                        format!("Node {} status is now: NodeNotReady", key.name),
+                    ));
                 }
                 return plan;
             }

@@ -44,10 +44,7 @@ impl Reconciler for EndpointSliceController {
     }
 
     fn triggers(&self) -> Vec<Trigger> {
-        let managed = Trigger {
-            resource: SLICES,
-            keys: |_, change: &ObjectChange| slices::services_named(change, MANAGER),
-        };
+        let managed = Trigger { resource: SLICES, keys: |_, change: &ObjectChange| slices::services_named(change, MANAGER) };
         // Endpoints carry their node's zone, and pods of a node that is not there are left out.
         let nodes = Trigger {
             resource: NODES,

@@ -248,12 +248,11 @@ mod tests {
     use super::*;
     use crate::reconciler::testing::{World, context};
 
-    const SERVICE: &str = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"db","namespace":"a","uid":"s"},"spec":{"clusterIP":"10.96.0.9"}}"#;
+    const SERVICE: &str =
+        r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"db","namespace":"a","uid":"s"},"spec":{"clusterIP":"10.96.0.9"}}"#;
 
     fn endpoints(meta: &str, subsets: &str) -> String {
-        format!(
-            r#"{{"apiVersion":"v1","kind":"Endpoints","metadata":{{"name":"db","namespace":"a","uid":"e"{meta}}},"subsets":[{subsets}]}}"#
-        )
+        format!(r#"{{"apiVersion":"v1","kind":"Endpoints","metadata":{{"name":"db","namespace":"a","uid":"e"{meta}}},"subsets":[{subsets}]}}"#)
     }
 
     const SUBSET: &str = r#"{"addresses":[{"ip":"192.0.2.1"},{"ip":"2001:db8::1"}],"notReadyAddresses":[{"ip":"192.0.2.2","hostname":"h"}],
@@ -279,10 +278,13 @@ mod tests {
         let world = World::new().with(SERVICE).with(&endpoints(noted, SUBSET));
         let first = plan(&world);
         let [Operation::Create { object: four, .. }, Operation::Create { object: six, .. }] = &first.operations[..] else { panic!("{first:?}") };
-        assert_eq!(four["endpoints"], json!([
-            {"addresses": ["192.0.2.1"], "conditions": {"ready": true}},
-            {"addresses": ["192.0.2.2"], "conditions": {"ready": false}, "hostname": "h"},
-        ]));
+        assert_eq!(
+            four["endpoints"],
+            json!([
+                {"addresses": ["192.0.2.1"], "conditions": {"ready": true}},
+                {"addresses": ["192.0.2.2"], "conditions": {"ready": false}, "hostname": "h"},
+            ])
+        );
         assert_eq!((&six["addressType"], &six["endpoints"][0]["addresses"][0]), (&json!("IPv6"), &json!("2001:db8::1")));
         assert_eq!(four["metadata"]["annotations"], json!({"mine": "1"}));
         assert_eq!(four["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"], MANAGER);

@@ -66,7 +66,8 @@ fn port((name, port, protocol, app_protocol): PortKey) -> EndpointPort {
 
 /// Cuts the subsets to `most` addresses, ready ones first, each subset in proportion. Whether there was anything to cut.
 pub fn truncate(subsets: &mut Vec<EndpointSubset>, most: usize) -> bool {
-    let count = |of: fn(&EndpointSubset) -> &[EndpointAddress], subsets: &[EndpointSubset]| subsets.iter().map(|subset| of(subset).len()).sum::<usize>();
+    let count =
+        |of: fn(&EndpointSubset) -> &[EndpointAddress], subsets: &[EndpointSubset]| subsets.iter().map(|subset| of(subset).len()).sum::<usize>();
     let ready = count(|subset| items(&subset.addresses), subsets);
     let not_ready = count(|subset| items(&subset.not_ready_addresses), subsets);
     if ready + not_ready <= most {

@@ -32,9 +32,8 @@ pub fn family_of(ip: &IpAddr) -> &'static str {
 /// The service's slices that `manager` looks after and that are not on their way out.
 pub fn managed<'a>(view: &'a View, namespace: &str, service: &'a str, manager: &'a str) -> impl Iterator<Item = Arc<EndpointSlice>> + use<'a> {
     let records = view.records(&SLICES, Some(namespace));
-    let ours = records.filter(move |slice| {
-        !slice.deleting() && slice.label(MANAGED_BY) == Some(manager) && slice.label(SERVICE_NAME) == Some(service)
-    });
+    let ours =
+        records.filter(move |slice| !slice.deleting() && slice.label(MANAGED_BY) == Some(manager) && slice.label(SERVICE_NAME) == Some(service));
     ours.filter_map(|record| record.typed::<EndpointSlice>())
 }
 

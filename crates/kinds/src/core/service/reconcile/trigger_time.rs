@@ -61,7 +61,9 @@ mod tests {
         .unwrap();
         let pod = |name: &str, at: &str| -> Arc<Pod> {
             let condition = json!({"type": "Ready", "status": "True", "lastTransitionTime": at});
-            Arc::new(from_value(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": {"conditions": [condition]}})).unwrap())
+            Arc::new(
+                from_value(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": {"conditions": [condition]}})).unwrap(),
+            )
         };
         let key = Key::new("a", "s");
         let mut times = TriggerTimes::default();

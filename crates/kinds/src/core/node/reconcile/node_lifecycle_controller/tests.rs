@@ -70,7 +70,8 @@ fn a_silent_node_is_told_of_step_by_step() {
     assert!(at(&world, "n", 60, &mut memory).operations.is_empty(), "the renewal counts from when it was seen");
     let silent = at(&world, "n", 61, &mut memory);
     let [Operation::Update { subresource: "status", object, .. }] = &silent.operations[..] else { panic!("{silent:?}") };
-    let told: Vec<_> = object["status"]["conditions"].as_array().unwrap().iter().map(|c| (c["type"].clone(), c["status"].clone(), c["reason"].clone())).collect();
+    let told: Vec<_> =
+        object["status"]["conditions"].as_array().unwrap().iter().map(|c| (c["type"].clone(), c["status"].clone(), c["reason"].clone())).collect();
     assert_eq!(told[0], (json!("Ready"), json!("Unknown"), json!("NodeStatusUnknown")));
     assert_eq!(told[3], (json!("PIDPressure"), json!("Unknown"), json!("NodeStatusNeverUpdated")));
     assert_eq!(object["status"]["conditions"][0]["message"], "Kubelet stopped posting node status.");

@@ -40,9 +40,7 @@ fn pods_become_addresses_and_a_right_object_stays() {
     let object = written(&plan(&world));
     assert_eq!(object["metadata"]["labels"], json!({"team": "x", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}));
     assert_eq!(object["metadata"]["annotations"], json!({trigger_time::ANNOTATION: "2026-01-01T00:00:00Z"}));
-    let address = |name: &str, ip: &str| {
-        json!({"ip": ip, "nodeName": "n", "targetRef": {"kind": "Pod", "namespace": "a", "name": name, "uid": format!("u-{name}")}})
-    };
+    let address = |name: &str, ip: &str| json!({"ip": ip, "nodeName": "n", "targetRef": {"kind": "Pod", "namespace": "a", "name": name, "uid": format!("u-{name}")}});
     let ports = json!([{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "http", "port": 8080, "protocol": "TCP"}]);
     let subset = json!({"addresses": [address("p1", "10.0.0.1")], "notReadyAddresses": [address("p2", "10.0.0.2")], "ports": ports});
     assert_eq!(object["subsets"], json!([subset]));
