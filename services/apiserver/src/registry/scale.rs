@@ -104,17 +104,23 @@ async fn change(
     let mut live = scale_of(&current.object);
     scale_fields::set_entries(&mut live, scale_fields::to_scale(&parent));
     let scale = match body {
-        Body::Whole(scale) => fields::update_in(call, &live, scale.clone(), API_VERSION, expected.schema, &options.manager),
+        Body::Whole(scale) => tracked(call, &live, scale.clone(), expected, options),
         Body::Applied(applied) => fields::merge_in(call, &live, applied, API_VERSION, expected.schema, options)?,
         Body::Patch => {
             let scale = patched(call, &live, expected.schema)?;
             let decoded = decode::prune(scale, expected, options.validation).map_err(Status::bad_request)?;
-            fields::update_in(call, &live, decoded.object, API_VERSION, expected.schema, &options.manager)
+            tracked(call, &live, decoded.object, expected, options)
         }
     };
     check_name(call, &scale)?;
     let managed = scale_fields::to_parent(&parent, &scale_fields::entries(&scale), &call.resource().api_version);
     rescale(call, current, &scale, managed, options, snapshot).await
+}
+
+/// In canonical form a count of zero is absent, so whoever scales to zero lets go of it.
+fn tracked(call: &Call<'_>, live: &Value, mut scale: Value, expected: decode::Expected<'_>, options: &WriteOptions) -> Value {
+    wheelhouse_schema::normalise(&mut scale, expected.schema);
+    fields::update_in(call, live, scale, API_VERSION, expected.schema, &options.manager)
 }
 
 async fn rescale(
