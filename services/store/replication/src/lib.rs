@@ -11,6 +11,7 @@
 //! The Raft library is an implementation detail: nothing of it is in the public interface. A host builds one [`GroupManager`] over its disk
 //! and its transport and starts replicas on it; everything else happens through [`ReplicatedStore`].
 
+mod blocking;
 mod encode;
 mod group;
 mod log;

@@ -12,6 +12,7 @@ use wheelhouse_base::{Clock, ClusterId, HostName, ReplicaId};
 use wheelhouse_rocks::{DataKey, DiskError, Expect, GroupId, HostDisk, OpenGroupError};
 use wheelhouse_runtime::Tasks;
 
+use crate::blocking::blocking;
 use crate::group::Group;
 use crate::log::Log;
 use crate::machine::Machine;
@@ -62,6 +63,8 @@ pub enum Start {
     Join,
     /// It has run here before: if the disk does not hold it, its data is lost.
     Resume,
+    /// As [`Resume`](Self::Resume), for the founder: if it was stopped before its group began, which its empty log proves, the group begins now.
+    ResumeFounder { voters: Vec<(ReplicaId, HostName)> },
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -131,12 +134,11 @@ impl GroupManager {
             return Err(StartError::AlreadyRunning(id));
         }
         let founding = self.founding_voters(&id, &spec.start)?;
-        let expect = if spec.start == Start::Resume { Expect::Existing } else { Expect::MayBeNew };
-        let disk = Arc::new(self.disk.group(&id, spec.key, expect)?);
-        let boot = disk.boot()?;
-        let machine = Machine::open(disk.clone(), &boot)?;
-        let applied = machine.applied();
-        let log = Log::open(disk, &boot, applied.as_ref())?;
+        let expect = match spec.start {
+            Start::Found { .. } | Start::Join => Expect::MayBeNew,
+            Start::Resume | Start::ResumeFounder { .. } => Expect::Existing,
+        };
+        let (machine, log) = blocking(|| self.open(&id, spec.key, expect))?;
         let network = Network { peers: self.peers.clone(), cluster: id.cluster.clone(), replica: id.replica };
         let raft = Raft::new(id.replica.0, config(&id, self.log), network, log.clone(), machine.clone())
             .await
@@ -206,8 +208,16 @@ impl GroupManager {
         &self.disk
     }
 
+    fn open(&self, id: &GroupId, key: DataKey, expect: Expect) -> Result<(Machine, Log), OpenGroupError> {
+        let disk = Arc::new(self.disk.group(id, key, expect)?);
+        let boot = disk.boot()?;
+        let machine = Machine::open(disk.clone(), &boot)?;
+        let applied = machine.applied();
+        Ok((machine, Log::open(disk, &boot, applied.as_ref())?))
+    }
+
     fn founding_voters(&self, id: &GroupId, start: &Start) -> Result<Option<BTreeMap<u64, Peer>>, StartError> {
-        let Start::Found { voters } = start else { return Ok(None) };
+        let (Start::Found { voters } | Start::ResumeFounder { voters }) = start else { return Ok(None) };
         if !voters.contains(&(id.replica, self.host.clone())) {
             return Err(StartError::NotAFounder);
         }

@@ -21,6 +21,7 @@ use wheelhouse_mvcc::{KeyValue, RestoreError, Snapshot, State};
 use wheelhouse_rocks::codec::{DecodeError, Reader, Writer};
 use wheelhouse_rocks::{DiskError, Generation, GroupDisk, StateWrite};
 
+use crate::blocking::blocking;
 use crate::encode;
 use crate::peers::{CallError, Operation, Peers, Route};
 use crate::raft_types::{SnapshotMeta, Vote};
@@ -240,7 +241,8 @@ impl Incoming {
             return Err(ReceiveError::Superseded);
         }
         self.fill(StateWrite { header: Some(self.header.clone()), ..StateWrite::default() }).await?;
-        let state = State::restore(&self.header, std::mem::take(&mut self.records), std::mem::take(&mut self.history))?;
+        let (records, history) = (std::mem::take(&mut self.records), std::mem::take(&mut self.history));
+        let state = blocking(|| State::restore(&self.header, records, history))?;
         let generation = self.generation.take().expect("taken only here");
         Ok((generation, state, self.vote, self.meta.clone()))
     }

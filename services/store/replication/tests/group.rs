@@ -317,3 +317,26 @@ async fn the_leader_moves_to_a_host_with_room() {
     stores[third].leadership().wait_for(|leadership| leadership.here).await.unwrap();
     stores[first].commit(put("/a", "2")).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_founder_that_was_stopped_at_once_founds_later_and_only_once() {
+    let world = World::new(3);
+    let Start::Found { voters } = world.founding() else { unreachable!() };
+    // It has opened its disk and come no further.
+    let managers: Vec<_> = (0..3).map(|i| world.manager(i)).collect();
+    managers[0].start(world.spec(0, Start::Join)).await.unwrap();
+    managers[0].stop(&world.id(0)).await;
+    let again = Start::ResumeFounder { voters };
+    let first = managers[0].start(world.spec(0, again.clone())).await.unwrap();
+    for i in [1, 2] {
+        managers[i].start(world.spec(i, Start::Join)).await.unwrap();
+    }
+    first.commit(put("/a", "1")).await.unwrap();
+    managers[0].stop(&world.id(0)).await;
+    let first = managers[0].start(world.spec(0, again.clone())).await.unwrap();
+    assert_eq!(first.barrier().await.unwrap().len(), 1);
+    let mut lost = World::new(1);
+    lost.cluster = world.cluster.clone();
+    let refused = lost.manager(0).start(lost.spec(0, again)).await;
+    assert!(matches!(refused, Err(StartError::Lost(_))));
+}
