@@ -95,7 +95,15 @@ fn note(pod: &PodInfo, kind_of_event: EventType, reason: &str, mut message: Stri
         message.truncate(end);
         message.push_str(CUT);
     }
-    EventNote { api_version: "v1".into(), kind: "Pod".into(), key: pod.key.clone(), uid: pod.uid.clone(), kind_of_event, reason: reason.into(), message }
+    EventNote {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        key: pod.key.clone(),
+        uid: pod.uid.clone(),
+        kind_of_event,
+        reason: reason.into(),
+        message,
+    }
 }
 
 #[cfg(test)]

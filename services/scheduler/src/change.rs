@@ -8,9 +8,15 @@ use crate::pod::PodInfo;
 
 #[derive(Clone, Debug)]
 pub enum Change {
-    Node { old: Option<Arc<NodeFacts>>, new: Option<Arc<NodeFacts>> },
+    Node {
+        old: Option<Arc<NodeFacts>>,
+        new: Option<Arc<NodeFacts>>,
+    },
     /// A pod that has a node, or had one.
-    Pod { old: Option<Arc<PodInfo>>, new: Option<Arc<PodInfo>> },
+    Pod {
+        old: Option<Arc<PodInfo>>,
+        new: Option<Arc<PodInfo>>,
+    },
     NamespaceLabels,
 }
 

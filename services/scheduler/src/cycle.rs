@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::diagnosis::Diagnosis;
 use crate::plugins::{
-    Plugin, Rejection, image_locality, inter_pod_affinity, node_affinity, node_name, node_ports, node_resources_balanced_allocation, node_resources_fit,
-    node_unschedulable, pod_topology_spread, taint_toleration,
+    Plugin, Rejection, image_locality, inter_pod_affinity, node_affinity, node_name, node_ports, node_resources_balanced_allocation,
+    node_resources_fit, node_unschedulable, pod_topology_spread, taint_toleration,
 };
 use crate::pod::{PodInfo, Spread};
 use crate::snapshot::{NodeId, Snapshot};

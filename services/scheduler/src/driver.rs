@@ -105,8 +105,7 @@ impl Scheduler {
         let mut recorders = JoinSet::new();
         recorders.spawn(record_events(EventRecorder::new(self.client.clone(), DEFAULT_SCHEDULER, self.clock.clone()), waiting));
         let seed = u64::try_from(self.clock.now().as_micros()).unwrap_or(1);
-        let mut running =
-            Running { engine: Engine::new(seed), bindings: JoinSet::new(), bound: HashMap::new(), reports: JoinSet::new(), events };
+        let mut running = Running { engine: Engine::new(seed), bindings: JoinSet::new(), bound: HashMap::new(), reports: JoinSet::new(), events };
         loop {
             let changes = std::mem::take(&mut *self.inbox.lock());
             let now = self.clock.now();

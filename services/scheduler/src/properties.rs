@@ -41,7 +41,8 @@ fn random_node(dice: &mut Dice, name: &str) -> Arc<NodeFacts> {
     }
     value["metadata"]["labels"]["host"] = json!(name);
     if dice.one_in(5) {
-        value["spec"]["taints"] = json!([{"key": "t", "value": dice.pick(&["1", "2"]), "effect": dice.pick(&["NoSchedule", "NoExecute", "PreferNoSchedule"])}]);
+        value["spec"]["taints"] =
+            json!([{"key": "t", "value": dice.pick(&["1", "2"]), "effect": dice.pick(&["NoSchedule", "NoExecute", "PreferNoSchedule"])}]);
     }
     if dice.one_in(10) {
         value["spec"]["unschedulable"] = json!(true);
@@ -50,7 +51,8 @@ fn random_node(dice: &mut Dice, name: &str) -> Arc<NodeFacts> {
 }
 
 fn random_pod(dice: &mut Dice, name: &str) -> Arc<PodInfo> {
-    let mut container = json!({"name": "c", "resources": {"requests": {"cpu": format!("{}m", 250 * dice.below(8)), "memory": format!("{}Mi", 256 * dice.below(8))}}});
+    let mut container =
+        json!({"name": "c", "resources": {"requests": {"cpu": format!("{}m", 250 * dice.below(8)), "memory": format!("{}Mi", 256 * dice.below(8))}}});
     if dice.one_in(6) {
         container["ports"] = json!([{"containerPort": 1, "hostPort": 80 + dice.below(2), "hostIP": dice.pick(&["", "10.0.0.1"])}]);
     }
@@ -107,9 +109,10 @@ impl Plain {
         here.iter().for_each(|other| total.add(&other.requests));
         let within = |wanted: i64, total: i64, has: i64| wanted == 0 || total <= has;
         let has: &Resources = &node.allocatable;
-        let tolerated = node.taints.iter().all(|taint| {
-            taint.effect == "PreferNoSchedule" || pod.tolerations().iter().any(|toleration| tolerates(toleration, taint))
-        });
+        let tolerated = node
+            .taints
+            .iter()
+            .all(|taint| taint.effect == "PreferNoSchedule" || pod.tolerations().iter().any(|toleration| tolerates(toleration, taint)));
         let ports = pod.host_ports.iter().all(|port| here.iter().all(|other| other.host_ports.iter().all(|used| !port.conflicts(used))));
         here.len() < node.allowed_pods
             && within(pod.requests.milli_cpu, total.milli_cpu, has.milli_cpu)
@@ -139,9 +142,10 @@ impl Plain {
         });
         let far = pod.anti_affinity.iter().all(|term| !self.in_domain(&term.topology_key, node).any(|other| term.matches(other, &none)));
         let allowed = self.pods.values().all(|(other, _)| {
-            other.anti_affinity.iter().all(|term| {
-                !(term.matches(pod, &none) && self.in_domain(&term.topology_key, node).any(|there| there.key == other.key))
-            })
+            other
+                .anti_affinity
+                .iter()
+                .all(|term| !(term.matches(pod, &none) && self.in_domain(&term.topology_key, node).any(|there| there.key == other.key)))
         });
         near && far && allowed
     }

@@ -164,7 +164,8 @@ impl Queue {
             }
             concerns.iter().any(|plugin| entry.rejected_by.contains(plugin) && plugin.helps(&entry.pod, change))
         };
-        let helped: Vec<Key> = self.unschedulable.iter().filter(|(_, key)| self.entries.get(key).is_some_and(helped)).map(|(_, key)| key.clone()).collect();
+        let helped: Vec<Key> =
+            self.unschedulable.iter().filter(|(_, key)| self.entries.get(key).is_some_and(helped)).map(|(_, key)| key.clone()).collect();
         for key in helped {
             self.retry(&key, now);
         }

@@ -284,7 +284,8 @@ impl Snapshot {
             && let Some(kind) = ["ReplicaSet", "StatefulSet", "ReplicationController"].into_iter().find(|kind| *kind == owner.kind)
             && let Some(selector) = self.owners.get(&(kind, Key::new(pod.key.namespace.clone(), owner.name.as_str())))
         {
-            requirements.extend(selector.requirements().iter().filter(|requirement| !requirements.contains(requirement)).cloned().collect::<Vec<_>>());
+            requirements
+                .extend(selector.requirements().iter().filter(|requirement| !requirements.contains(requirement)).cloned().collect::<Vec<_>>());
         }
         (!requirements.is_empty()).then(|| LabelSelector::from_requirements(requirements))
     }

@@ -216,7 +216,11 @@ mod tests {
         world.snapshot.place(ranked("b1", 5, "4"), "b");
         let selector = LabelSelector::parse("app=a1").unwrap();
         world.snapshot.set_budget(&Key::new("default", "keep"), Some(Budget { selector, allowed: 0, disrupted: Vec::new() }));
-        assert_eq!(evicted(attempt(&mut world, &ranked("p", 10, "4"))), ("b".into(), vec!["b1".into()]), "its priority is higher, but no budget breaks");
+        assert_eq!(
+            evicted(attempt(&mut world, &ranked("p", 10, "4"))),
+            ("b".into(), vec!["b1".into()]),
+            "its priority is higher, but no budget breaks"
+        );
     }
 
     #[test]

@@ -229,9 +229,7 @@ mod tests {
     #[test]
     fn preferences_of_both_sides_add_up() {
         let mut world = zones();
-        let prefer = |kind: &str, weight: i32, app: &str| {
-            json!({kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term(app)}]}})
-        };
+        let prefer = |kind: &str, weight: i32, app: &str| json!({kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term(app)}]}});
         world.snapshot.place(labelled("x", "x", prefer("podAntiAffinity", 10, "p")), "a");
         world.snapshot.place(labelled("y", "y", json!({})), "b");
         let wanted = labelled("p", "p", prefer("podAffinity", 5, "y"));

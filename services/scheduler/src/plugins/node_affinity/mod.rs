@@ -30,7 +30,8 @@ pub fn score(pod: &PodInfo, snapshot: &Snapshot, nodes: &[NodeId]) -> Option<Vec
     if pod.preferred_nodes.is_empty() {
         return None;
     }
-    let sum = |node: &NodeFacts| pod.preferred_nodes.iter().filter(|(_, term)| term.matches(&node.name, &node.labels)).map(|(weight, _)| weight).sum();
+    let sum =
+        |node: &NodeFacts| pod.preferred_nodes.iter().filter(|(_, term)| term.matches(&node.name, &node.labels)).map(|(weight, _)| weight).sum();
     let mut scores: Vec<i64> = nodes.iter().map(|id| sum(snapshot.facts(*id))).collect();
     normalise(&mut scores, false);
     Some(scores)

@@ -153,9 +153,11 @@ fn reversed(scores: &[i64], ignored: &[bool]) -> Vec<i64> {
 pub fn helps(pod: &PodInfo, change: &Change) -> bool {
     match change {
         Change::Pod { old, new } => {
-            let selects = |other: &PodInfo| pod.hard_spread.iter().any(|spread| {
-                other.namespace() == pod.namespace() && wheelhouse_kinds::owned::matches(&spread.term.selector, other.labels())
-            });
+            let selects = |other: &PodInfo| {
+                pod.hard_spread
+                    .iter()
+                    .any(|spread| other.namespace() == pod.namespace() && wheelhouse_kinds::owned::matches(&spread.term.selector, other.labels()))
+            };
             let counted = |other: &Option<Arc<PodInfo>>| other.as_ref().is_some_and(|other| selects(other) && !other.deleting());
             match (old, new) {
                 (Some(_), Some(_)) => counted(old) != counted(new),
@@ -164,7 +166,8 @@ pub fn helps(pod: &PodInfo, change: &Change) -> bool {
             }
         }
         Change::Node { old, new } => {
-            let labels = |node: &NodeFacts| pod.hard_spread.iter().map(|spread| node.labels.get(&spread.term.topology_key).cloned()).collect::<Vec<_>>();
+            let labels =
+                |node: &NodeFacts| pod.hard_spread.iter().map(|spread| node.labels.get(&spread.term.topology_key).cloned()).collect::<Vec<_>>();
             let complete = |node: &Option<Arc<NodeFacts>>| node.as_ref().is_some_and(|node| labels(node).iter().all(Option::is_some));
             match (old, new) {
                 // A change of labels or taints can change which nodes are counted.
