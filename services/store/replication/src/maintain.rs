@@ -66,6 +66,13 @@ struct LeaseClock {
 
 /// Looks at one group.
 pub async fn look(group: &Arc<Group>, limits: LogLimits, now: Timestamp) {
+    if group.machine.disk().disk().has_failed() && group.machine.fault().borrow().is_none() {
+        // Raft notices only what it waits for itself, and a follower may wait for nothing.
+        group.machine.set_fault("the host's disk failed".to_owned());
+        let failed = group.clone();
+        group.tasks.spawn("end", async move { drop(failed.raft.shutdown().await) });
+        return;
+    }
     group.machine.flush();
     group.log.look();
     shorten_log(group, limits).await;

@@ -267,6 +267,16 @@ async fn a_failed_disk_faults_the_replica_and_the_others_go_on() {
     stores[first].fault().wait_for(Option::is_some).await.unwrap();
     assert!(matches!(stores[first].state(), ReplicaState::Faulted { .. }));
     assert!(!stores[first].leadership().borrow().here);
+    // A follower's failure shows as well, although nobody may be waiting for its disk.
+    let second = (0..3).find(|i| *i != first && !stores[*i].leadership().borrow().here).unwrap();
+    world.disks[second].set_failing(true);
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while stores[second].fault().borrow().is_none() {
+            let _ = tokio::time::timeout(Duration::from_millis(100), other.commit(put("/a", "3"))).await;
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

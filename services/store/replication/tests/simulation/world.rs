@@ -132,6 +132,12 @@ impl World {
         hosts[i].running.as_ref().map(|running| (running.store.clone(), hosts[i].life))
     }
 
+    /// Whether the process is dead, or would end itself: its disk failed or its replica stopped.
+    fn has_failed(&self, i: usize) -> bool {
+        let hosts = self.hosts.borrow();
+        hosts[i].running.as_ref().is_none_or(|running| running.manager.disk().has_failed() || running.store.fault().borrow().is_some())
+    }
+
     fn lives(&self, i: usize, life: u64) -> bool {
         self.hosts.borrow()[i].life == life
     }
@@ -149,8 +155,7 @@ impl World {
                 hosts[i].disk.set_failing(false);
                 hosts[i].disk.set_sync_delay(Duration::ZERO);
             }
-            let faulted = self.store(i).is_none_or(|(store, _)| store.fault().borrow().is_some());
-            if faulted {
+            if self.has_failed(i) {
                 self.kill(i, usize::MAX);
                 self.start(i, Start::Resume).await?;
             }
@@ -178,12 +183,22 @@ impl World {
                 return Ok(snapshots);
             }
             if Instant::now() > give_up {
-                let seen: Vec<_> = snapshots.iter().map(Snapshot::revision).collect();
-                let leaders: Vec<_> = (0..self.count()).filter_map(|i| self.store(i)).map(|(store, _)| *store.leadership().borrow()).collect();
-                return Err(format!("a healed group does not come together: revisions {seen:?}, leaders {leaders:?}"));
+                return Err(format!("a healed group does not come together: {:#?}", self.describe()));
             }
             sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// What each host says of itself.
+    fn describe(&self) -> Vec<String> {
+        let hosts = self.hosts.borrow();
+        let running = hosts.iter().filter_map(|host| host.running.as_ref().map(|running| (host, running)));
+        let one = |(host, running): (&Host, &Running)| {
+            let (store, failed) = (&running.store, running.manager.disk().has_failed());
+            let (revision, leadership) = (store.snapshot().revision(), *store.leadership().borrow());
+            format!("{}: {:?}, disk failed: {failed}, revision {revision}, {leadership:?}, {:?}", host.name, store.state(), store.members())
+        };
+        running.map(one).collect()
     }
 
     /// Lets the watches read to the end, then stops everything.
@@ -248,7 +263,7 @@ async fn relieve(world: &Rc<World>, rng: &mut StdRng) -> Result<(), String> {
         }
         match world.store(i) {
             None if rng.random_bool(0.7) => world.start(i, Start::Resume).await?,
-            Some((store, _)) if store.fault().borrow().is_some() => {
+            Some(_) if world.has_failed(i) => {
                 // A host whose disk failed ends and is started again.
                 world.kill(i, 0);
                 world.start(i, Start::Resume).await?;
