@@ -121,7 +121,7 @@ pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &Write
 pub async fn finish(call: &Call<'_>, prepared: Prepared, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
     let Prepared { mut object, warnings } = prepared;
     let also = if call.resource().is("", "services") {
-        services::allocate(&call.server.config.services, &mut object, None, snapshot, call.seed)?
+        services::allocate(call.allocation(snapshot, options.dry_run), &mut object, None)?
     } else {
         Also::default()
     };

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use wheelhouse_access::{Attributes, User, admission};
 use wheelhouse_base::{Revision, Timestamp};
-use wheelhouse_mvcc::Fence;
+use wheelhouse_mvcc::{Fence, Snapshot};
 
 use crate::encode::{Form, Item, RowObject};
 use crate::request::media::{self, Media};
@@ -98,6 +98,11 @@ impl<'a> Call<'a> {
     pub fn form_in(&self, media: Media) -> Answer<Form> {
         let row_object = if matches!(media.view, media::View::Table { .. }) { RowObject::parse(self.query)? } else { RowObject::default() };
         Ok(Form { resource: Arc::clone(self.resource()), media, row_object, now: self.now })
+    }
+
+    /// How addresses and ports are chosen for a Service in this request.
+    pub fn allocation<'s>(&'s self, snapshot: &'s Snapshot, dry_run: bool) -> services::Choice<'s> {
+        services::Choice { network: &self.server.config.services, snapshot, seed: self.seed, dry_run }
     }
 
     /// What a body of this resource must be.

@@ -26,13 +26,23 @@ const PORTS: &str = "/registry/ranges/servicenodeports/";
 /// Random picks before the range is walked in order. A range that is half full needs two.
 const RANDOM_PICKS: u32 = 64;
 
+/// Where an allocation looks, and how it chooses.
+#[derive(Clone, Copy)]
+pub struct Choice<'a> {
+    pub network: &'a ServiceNetwork,
+    pub snapshot: &'a Snapshot,
+    pub seed: u64,
+    /// Upstream allocates no ports in a dry run, so it does not miss them either.
+    pub dry_run: bool,
+}
+
 /// Fills in what the Service needs and says what must hold and be written with it. `old` is what an update replaces.
-pub fn allocate(network: &ServiceNetwork, service: &mut Value, old: Option<&Value>, snapshot: &Snapshot, seed: u64) -> Answer<Also> {
+pub fn allocate(choice: Choice<'_>, service: &mut Value, old: Option<&Value>) -> Answer<Also> {
     if let Some(old) = old {
         keep_allocated(service, old);
     }
     let held = old.map(claims).unwrap_or_default();
-    let mut allocator = Allocator { network, snapshot, held: &held, taken: BTreeSet::new(), random: seed };
+    let mut allocator = Allocator { choice, held: &held, taken: BTreeSet::new(), random: choice.seed };
     let mut errors = ErrorList::new();
     allocator.addresses(service, &mut errors);
     if errors.is_empty() {
@@ -144,8 +154,7 @@ fn keep_allocated(service: &mut Value, old: &Value) {
 }
 
 struct Allocator<'a> {
-    network: &'a ServiceNetwork,
-    snapshot: &'a Snapshot,
+    choice: Choice<'a>,
     /// What the Service holds already.
     held: &'a BTreeSet<String>,
     /// What this request took so far.
@@ -189,12 +198,12 @@ impl Allocator<'_> {
             return Some(text.to_owned());
         }
         let address = text.parse::<Ipv4Addr>().ok();
-        if address.is_some_and(|address| self.network.is_edge(address)) {
+        if address.is_some_and(|address| self.choice.network.is_edge(address)) {
             refuse("the provided network does not match the current range".into());
             return None;
         }
-        if !address.is_some_and(|address| self.network.contains(address)) {
-            let range = format!("{}/{}", self.network.base, self.network.prefix);
+        if !address.is_some_and(|address| self.choice.network.contains(address)) {
+            let range = format!("{}/{}", self.choice.network.base, self.choice.network.prefix);
             refuse(format!("the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"));
             return None;
         }
@@ -207,15 +216,15 @@ impl Allocator<'_> {
     }
 
     fn pick_address(&mut self, errors: &mut ErrorList) -> Option<String> {
-        let (hosts, reserved) = (self.network.hosts(), self.network.reserved_addresses());
-        let network = self.network;
+        let (hosts, reserved) = (self.choice.network.hosts(), self.choice.network.reserved_addresses());
+        let network = self.choice.network;
         let found = self.pick(1, hosts, reserved, |number| format!("{ADDRESSES}{}", network.address(number)));
         let Some(number) = found else {
             let why = "failed to allocate a serviceIP: range is full";
             errors.push(FieldError::internal(&Path::new("spec").child("clusterIPs"), why));
             return None;
         };
-        Some(self.network.address(number).to_string())
+        Some(self.choice.network.address(number).to_string())
     }
 
     fn ports(&mut self, service: &mut Value, errors: &mut ErrorList) {
@@ -257,10 +266,10 @@ impl Allocator<'_> {
 
     fn claim_port(&mut self, port: u64, path: &Path<'_>, prefix: &str, errors: &mut ErrorList) {
         let key = format!("{PORTS}{port}");
-        if self.held.contains(&key) {
+        if self.held.contains(&key) || self.choice.dry_run {
             return;
         }
-        let (first, last) = (self.network.first_node_port, self.network.last_node_port);
+        let (first, last) = (self.choice.network.first_node_port, self.choice.network.last_node_port);
         if !(u64::from(first)..=u64::from(last)).contains(&port) {
             let why = format!("{prefix}provided port is not in the valid range. The range of valid ports is {first}-{last}");
             errors.push(FieldError::invalid(path, json!(port), why));
@@ -272,8 +281,8 @@ impl Allocator<'_> {
     }
 
     fn pick_port(&mut self, path: &Path<'_>, errors: &mut ErrorList) -> Option<u64> {
-        let first = u32::from(self.network.first_node_port);
-        let (count, reserved) = (self.network.ports(), self.network.reserved_ports());
+        let first = u32::from(self.choice.network.first_node_port);
+        let (count, reserved) = (self.choice.network.ports(), self.choice.network.reserved_ports());
         let found = self.pick(first, first + count - 1, reserved, |number| format!("{PORTS}{number}"));
         if found.is_none() {
             errors.push(FieldError::internal(path, "failed to allocate a nodePort: range is full"));
@@ -311,7 +320,7 @@ impl Allocator<'_> {
     }
 
     fn is_free(&self, key: &str) -> bool {
-        !self.taken.contains(key) && self.snapshot.get(key.as_bytes()).is_none()
+        !self.taken.contains(key) && self.choice.snapshot.get(key.as_bytes()).is_none()
     }
 
     /// SplitMix64: the request's seed makes a retry choose anew only where it must.
@@ -328,6 +337,10 @@ impl Allocator<'_> {
 mod tests {
     use super::*;
 
+    fn choice<'a>(network: &'a ServiceNetwork, snapshot: &'a Snapshot, seed: u64) -> Choice<'a> {
+        Choice { network, snapshot, seed, dry_run: false }
+    }
+
     fn service(kind: &str) -> Value {
         json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {"type": kind, "ports": [{"port": 80, "protocol": "TCP"}]}})
     }
@@ -337,7 +350,7 @@ mod tests {
         let network = ServiceNetwork::default();
         for seed in 0..50 {
             let mut object = service("NodePort");
-            let also = allocate(&network, &mut object, None, &Snapshot::default(), seed).unwrap();
+            let also = allocate(choice(&network, &Snapshot::default(), seed), &mut object, None).unwrap();
             let address: Ipv4Addr = object["spec"]["clusterIP"].as_str().unwrap().parse().unwrap();
             assert!(network.contains(address) && address >= Ipv4Addr::new(10, 96, 1, 1), "{address}");
             let port = object["spec"]["ports"][0]["nodePort"].as_u64().unwrap();
@@ -350,13 +363,13 @@ mod tests {
     fn an_update_keeps_and_frees() {
         let network = ServiceNetwork::default();
         let mut old = service("NodePort");
-        allocate(&network, &mut old, None, &Snapshot::default(), 1).unwrap();
+        allocate(choice(&network, &Snapshot::default(), 1), &mut old, None).unwrap();
         let mut same = service("NodePort");
-        let also = allocate(&network, &mut same, Some(&old), &Snapshot::default(), 2).unwrap();
+        let also = allocate(choice(&network, &Snapshot::default(), 2), &mut same, Some(&old)).unwrap();
         assert_eq!(same["spec"], old["spec"]);
         assert!(also.compare.is_empty() && also.operations.is_empty());
         let mut external = json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {"type": "ExternalName", "externalName": "a.b"}});
-        let also = allocate(&network, &mut external, Some(&old), &Snapshot::default(), 3).unwrap();
+        let also = allocate(choice(&network, &Snapshot::default(), 3), &mut external, Some(&old)).unwrap();
         assert_eq!(also.operations.len(), 2);
     }
 
@@ -366,7 +379,7 @@ mod tests {
         for (address, why) in [("10.97.0.1", "is not in the valid range. The range of valid IPs is 10.96.0.0/16"), ("10.96.0.0", "the provided network does not match the current range")] {
             let mut object = service("ClusterIP");
             object["spec"]["clusterIP"] = address.into();
-            let Err(error) = allocate(&network, &mut object, None, &Snapshot::default(), 1) else { panic!("{address} was allocated") };
+            let Err(error) = allocate(choice(&network, &Snapshot::default(), 1), &mut object, None) else { panic!("{address} was allocated") };
             assert!(error.message.contains(why), "{}", error.message);
         }
     }

@@ -153,7 +153,7 @@ pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: 
     }
     let mut also = Also::default();
     if resource.is("", "services") {
-        also.extend(services::allocate(&call.server.config.services, &mut new, Some(old), snapshot, call.seed)?);
+        also.extend(services::allocate(call.allocation(snapshot, options.dry_run), &mut new, Some(old))?);
     }
     call.admit_validating(Operation::Update, Some(&new), Some(old), options.dry_run).await?;
     if goes_with(call, &new) {
