@@ -199,8 +199,10 @@ fn scaling_in_the_midst_of_a_rollout_keeps_the_proportion() {
     let mut play = Play::new(10, json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}));
     play.settle();
     play.image("broken");
-    play.step();
-    play.step();
+    // The new set by maxSurge, the old one down by maxUnavailable, the new one into the room that gives.
+    for _ in 0..3 {
+        play.step();
+    }
     let before = play.sizes();
     assert_eq!(before.iter().sum::<i64>(), 13, "{before:?}");
     play.deployment["spec"]["replicas"] = json!(15);
