@@ -17,6 +17,8 @@ use crate::terms::{Namespaces, PodMatcher};
 /// A node's place in [`Snapshot`]; reused after the node is gone.
 pub type NodeId = usize;
 
+type Labels = BTreeMap<String, String>;
+
 /// A PodDisruptionBudget as preemption reads it.
 #[derive(Debug)]
 pub struct Budget {
@@ -45,7 +47,7 @@ pub struct Snapshot {
     nominated: HashMap<String, BTreeMap<Key, Arc<PodInfo>>>,
     namespaces: Namespaces,
     /// Selectors of services, by namespace and name.
-    services: HashMap<Arc<str>, BTreeMap<Arc<str>, BTreeMap<String, String>>>,
+    services: HashMap<Arc<str>, BTreeMap<Arc<str>, Labels>>,
     /// Selectors of workloads that own pods, by kind and key.
     owners: HashMap<(&'static str, Key), LabelSelector>,
     budgets: BTreeMap<Key, Budget>,
