@@ -56,8 +56,10 @@ async fn list_and_watch<T: DeserializeOwned>(resource: &Resource, changed: &mut 
     changed(&objects);
     options.resource_version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     loop {
+        tracing::debug!(resource = resource.plural, version = %options.resource_version, "watching");
         let mut watch = api.watch(&options).await?;
         while let Some(event) = watch.next().await {
+            tracing::debug!(resource = resource.plural, version = %options.resource_version, "an event");
             match event? {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     options.resource_version = version(&object);

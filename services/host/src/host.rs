@@ -22,7 +22,7 @@ use wheelhouse_kinds::fleet::{ControlPlaneReplica, GROUP, SYSTEM_NAMESPACE, VERS
 use wheelhouse_kinds::registry::{Profile, Registry};
 use wheelhouse_pki::ClusterBundle;
 use wheelhouse_replication::{GroupId, GroupManager, StartError};
-use wheelhouse_runtime::{Metrics, Stop};
+use wheelhouse_runtime::{Metrics, Stop, Tasks};
 
 use crate::clients::Serving;
 use crate::directory::{Directory, DirectoryError, HostFile, HostKeys, ReplicaFile};
@@ -50,6 +50,8 @@ pub struct Host {
     pub scheduler: bool,
     pub metrics: Metrics,
     pub vitals: watch::Sender<Vitals>,
+    /// Tasks of the process.
+    pub background: Tasks,
     tenant: Profiled,
     own: Profiled,
     /// Started with the first leadership of the system cluster; nobody else needs keys.
@@ -90,6 +92,7 @@ pub struct HostParts {
     pub controllers: Selection,
     pub scheduler: bool,
     pub metrics: Metrics,
+    pub background: Tasks,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +111,7 @@ enum ActionError {
 
 impl Host {
     pub fn new(parts: HostParts) -> Arc<Self> {
-        let HostParts { directory, file, keys, groups, routes, system, controllers, scheduler, metrics } = parts;
+        let HostParts { directory, file, keys, groups, routes, system, controllers, scheduler, metrics, background } = parts;
         Arc::new(Self {
             directory,
             file,
@@ -121,6 +124,7 @@ impl Host {
             scheduler,
             metrics,
             vitals: watch::Sender::new(Vitals::default()),
+            background,
             tenant: Profiled::new(Registry::new(Profile::Tenant)),
             own: Profiled::new(system_registry()),
             key_pool: OnceLock::new(),
@@ -190,8 +194,8 @@ impl Host {
     /// Runs rounds until stopped: one at once from disk alone, then one after each change of the assignments.
     pub async fn reconcile(self: Arc<Self>, mut assigned: watch::Receiver<Option<BTreeMap<String, Assigned>>>, mut stop: Stop) {
         loop {
-            let orders = assigned.borrow_and_update().clone();
-            let settled = self.round(orders.as_ref()).await;
+            let settled = self.round(&mut assigned).await;
+            tracing::debug!(settled, "a round over the replicas is done");
             let pause = if settled { Duration::MAX } else { RETRY };
             tokio::select! {
                 () = stop.stopped() => return,
@@ -202,9 +206,10 @@ impl Host {
         }
     }
 
-    /// Plans and acts until there is nothing left to do; `false` if something failed.
-    async fn round(self: &Arc<Self>, assigned: Option<&BTreeMap<String, Assigned>>) -> bool {
+    /// Plans and acts until there is nothing left to do but wait for the API's next word; `false` if something failed.
+    async fn round(self: &Arc<Self>, assigned: &mut watch::Receiver<Option<BTreeMap<String, Assigned>>>) -> bool {
         loop {
+            let orders = assigned.borrow_and_update().clone();
             let files = match self.directory.replicas() {
                 Ok(files) => files,
                 Err(error) => {
@@ -214,13 +219,16 @@ impl Host {
             };
             let stored: BTreeMap<String, Stored> = files.iter().map(|(n, f)| (n.clone(), Stored { spec: f.spec.clone(), uid: f.uid.clone() })).collect();
             let known: BTreeSet<String> = self.replicas.lock().keys().cloned().collect();
-            let actions = plan(assigned, &stored, &known);
+            let actions = plan(orders.as_ref(), &stored, &known);
             if actions.is_empty() {
                 return true;
             }
+            // What was let go is still in these orders until the API says otherwise; planning on them again would let it go again.
+            let only_waits = actions.iter().all(|a| matches!(a, Action::Release { .. } | Action::Destroy { release: true, .. }));
             let results: Vec<bool> = stream::iter(actions.into_iter().map(|action| {
                 let (host, files) = (Arc::clone(self), &files);
                 async move {
+                    tracing::debug!(?action, "acting");
                     let done = host.act(&action, files).await;
                     if let Err(error) = &done {
                         tracing::warn!(?action, %error, "an action on a replica failed");
@@ -234,6 +242,9 @@ impl Host {
             self.replica_changed();
             if results.contains(&false) {
                 return false;
+            }
+            if only_waits {
+                return true;
             }
         }
     }
@@ -290,6 +301,13 @@ impl Host {
         }
         self.replicas.lock().insert(name.to_owned(), entry);
         Ok(())
+    }
+
+    /// Stops every replica; what they hold stays on disk.
+    pub async fn stop_all(&self) {
+        let all = std::mem::take(&mut *self.replicas.lock());
+        let running = all.into_values().filter_map(|entry| if let Entry::Running(replica) = entry { Some(replica) } else { None });
+        futures::future::join_all(running.map(|replica| async move { replica.stop(self).await })).await;
     }
 
     async fn stop(&self, name: &str) {

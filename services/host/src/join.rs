@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use wheelhouse_base::routes::{KnownHost, peers_server_name};
-use wheelhouse_base::{Clock, HostName, SystemClock, Timestamp};
+use wheelhouse_base::{Clock, SystemClock, Timestamp};
 use wheelhouse_pki::{Authority, CertificateRequest, EcKey, SealingKey, Subject, certificates_to_pem, spki_hash};
 use wheelhouse_runtime::tls;
 
@@ -209,11 +209,6 @@ async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u
     Ok(message)
 }
 
-/// What a new host says of itself before it knows more.
-pub fn known(name: &HostName, clients: &str, peers: &str) -> KnownHost {
-    KnownHost { name: name.clone(), clients: clients.to_owned(), peers: peers.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,13 +265,15 @@ mod tests {
         assert_eq!(directory.hosts().unwrap().iter().map(|h| h.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         let keys = directory.keys().unwrap();
         assert_eq!((keys.operator.as_bytes(), directory.authority(&keys).unwrap().hash()), (key.as_bytes(), hash.clone()));
-        assert_eq!(crate::identity::load(&directory).unwrap().leaf().is_empty(), false);
+        assert!(!crate::identity::load(&directory).unwrap().leaf().is_empty());
 
         let refused = Directory::new(temp.path().join("c"));
         let foreign = token::issue(&SealingKey::generate().unwrap(), SystemClock.now().plus(Duration::from_secs(60)));
         assert!(matches!(try_with(refused.clone(), "c", foreign, hash.clone()).await, Err(JoinError::Refused(_))));
         assert!(matches!(try_with(refused.clone(), "c", good.clone(), "sha256:00".into()).await, Err(JoinError::Hash { .. })));
-        assert!(matches!(try_with(refused.clone(), "a", good, hash).await, Err(JoinError::Refused(_))), "the name is taken");
+        let mut taken = host_file("a");
+        taken.addresses.peers = "elsewhere:2".into();
+        assert!(matches!(join(&refused, taken, &address, &good, &hash).await, Err(JoinError::Refused(_))), "the name is taken");
         assert!(!refused.path("host.json").exists(), "a refused join leaves nothing behind");
     }
 }

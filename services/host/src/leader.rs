@@ -7,17 +7,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use wheelhouse_apiserver::{InProcess, bootstrap as kubernetes};
-use wheelhouse_base::{Clock, SystemClock, Term};
+use wheelhouse_base::{Clock, ClusterId, SystemClock, Term};
 use wheelhouse_client::{Client, ClientError, Identity};
 use wheelhouse_controllers::effects::{EffectHandler, NoEffects};
 use wheelhouse_controllers::feed::Consumer;
 use wheelhouse_controllers::{Controllers, catalog};
 use wheelhouse_fleet::bootstrap::{self as fleet, Wanted};
 use wheelhouse_fleet::effects::FleetEffects;
-use wheelhouse_fleet::names::{BUNDLE_KEY, CLUSTER_LABEL, bundle_name};
+use wheelhouse_fleet::names::{BUNDLE_KEY, CLUSTER_ADMINS_GROUP, CLUSTER_LABEL, bundle_name};
 use wheelhouse_kinds::fleet::cluster::Member;
 use wheelhouse_kinds::fleet::{Cluster, GROUP, SYSTEM_NAMESPACE, VERSION};
-use wheelhouse_mvcc::Fence;
+use wheelhouse_mvcc::{Fence, Snapshot};
 use wheelhouse_scheduler::Scheduler;
 use wheelhouse_store::Store;
 
@@ -53,6 +53,16 @@ pub async fn run(cx: LeaderContext) {
     let store: Arc<dyn Store> = Arc::new(cx.replica.store.clone());
     let leases = wheelhouse_etcd::full(store, crate::etcd::identity(&cx.replica.id)).expiry;
     tokio::join!(running, scheduling, leases.run());
+}
+
+/// Whether a cluster has been through its first leader's bootstrap, as of a state: the last object of each part is there.
+pub fn has_first_objects(snapshot: &Snapshot, cluster: &ClusterId) -> bool {
+    let last = if cluster.is_system() {
+        format!("/registry/{GROUP}/clusters/{SYSTEM_NAMESPACE}/{}", ClusterId::SYSTEM)
+    } else {
+        format!("/registry/rbac.authorization.k8s.io/clusterrolebindings/{CLUSTER_ADMINS_GROUP}")
+    };
+    kubernetes::is_done(snapshot) && snapshot.get(last.as_bytes()).is_some()
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -75,6 +75,7 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
         controllers: selection(&flags.controllers)?,
         scheduler: !flags.no_scheduler,
         metrics: metrics.clone(),
+        background: Tasks::new("background"),
     });
 
     let registrar = Registrar { authority, operator_key: keys.operator.clone(), host: file.clone() };
@@ -101,7 +102,9 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     drain(&host, flags.drain()).await;
     heartbeat.stop(GRACE).await;
     tasks.stop(GRACE).await;
+    host.stop_all().await;
     groups.shutdown().await;
+    host.background.stop(GRACE).await;
     disk.close();
     Ok(())
 }

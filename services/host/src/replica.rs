@@ -132,7 +132,8 @@ impl Replica {
         });
         let served = Served { replica: id.replica, server, tls, etcd, tasks: tasks.clone(), ready: false };
         host.serving.insert(id.cluster.clone(), served);
-        tasks.spawn("audit-log", audit.run());
+        // It ends by itself when the server is gone, with everything written.
+        host.background.spawn("audit-log", audit.run());
         tasks.spawn("watch-over", watch_over(Arc::clone(host), Arc::clone(&replica), state, tasks.stop_signal()));
         Ok(replica)
     }
@@ -195,9 +196,10 @@ fn service_network(spec: &ReplicaSpec) -> Result<ServiceNetwork, ReplicaError> {
 
 /// Follows the store until the replica is stopped.
 async fn watch_over(host: Arc<Host>, replica: Arc<Replica>, state: watch::Sender<State>, mut stop: Stop) {
-    // A replica that has just started may be far behind. It is ready once a read has proven that it is not.
+    // A replica that has just started may be far behind, and a new cluster lacks the objects that its users rely on. It is ready once a read has
+    // proven that neither is so.
     let caught_up = async {
-        while replica.store.barrier().await.is_err() {
+        while !replica.store.barrier().await.is_ok_and(|snapshot| leader::has_first_objects(&snapshot, &replica.id.cluster)) {
             tokio::time::sleep(CATCH_UP_PAUSE).await;
         }
     };

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,6 +17,9 @@ use wheelhouse_runtime::tls::certificates;
 
 use crate::directory::{Directory, DirectoryError};
 use crate::routes::Routes;
+
+/// An answer begins within this, a watch's too. It is longer than an election and a slow disk together.
+const ANSWER_TIME: Duration = Duration::from_secs(15);
 
 pub struct SystemTransport {
     directory: Directory,
@@ -79,7 +83,10 @@ impl Transport for SystemTransport {
         let mut last = Err(TransportError::Connect { address: "system API".into(), source: std::io::Error::other("no host is known") });
         for address in self.candidates() {
             let sent = match self.transport(&address) {
-                Ok(transport) => transport.send(clone(&request)).await,
+                Ok(transport) => match tokio::time::timeout(ANSWER_TIME, transport.send(clone(&request))).await {
+                    Ok(sent) => sent,
+                    Err(_) => Err(TransportError::Timeout(ANSWER_TIME)),
+                },
                 Err(error) => Err(error),
             };
             let reads = request.method() == Method::GET;

@@ -97,7 +97,8 @@ fn readiness(subject: &Subject<'_>, status: &mut ClusterStatus, term: Option<u64
     let (Some(term), true) = (term, voters > 0 && ready > voters / 2) else {
         let (reason, message) = match status.proven.is_empty() {
             true => (reason::NOT_PROVEN, format!("{ready} of {} replicas serve", subject.cluster.spec.replicas)),
-            false => (reason::NO_QUORUM, format!("{ready} of {} replicas serve, which is no quorum with a leader", subject.cluster.spec.replicas)),
+            false if term.is_none() => (reason::NO_QUORUM, "no replica leads".to_owned()),
+            false => (reason::NO_QUORUM, format!("{ready} of {voters} voters serve")),
         };
         return reading(false, reason, message);
     };
