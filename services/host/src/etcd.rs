@@ -12,7 +12,7 @@ use tonic::service::Routes;
 use wheelhouse_etcd::Identity;
 use wheelhouse_fleet::names::{CLUSTER_ADMINS_GROUP, OPERATORS_GROUP};
 use wheelhouse_pki::CertificateInfo;
-use wheelhouse_replication::{GroupId, ReplicatedStore};
+use wheelhouse_replication::{GroupId, Member, ReplicatedStore, Role};
 use wheelhouse_runtime::tls::{self, CertificateSlot, TlsError};
 
 /// A handful of etcdctl calls and watches share a connection.
@@ -36,7 +36,15 @@ impl EtcdAccess {
 
     /// Values of Secrets stay sealed: whoever may read them does so through the Kubernetes API.
     pub fn routes(&self) -> Routes {
-        wheelhouse_etcd::read_only(Arc::new(self.store.clone()), identity(self.store.id()), wheelhouse_etcd::secrets)
+        let member = |m: Member| wheelhouse_etcd::Member {
+            id: m.replica.0,
+            name: format!("r{}@{}", m.replica, m.host),
+            learner: m.role == Role::Learner,
+            ..wheelhouse_etcd::Member::default()
+        };
+        let members = self.store.members().into_iter().map(member).collect();
+        let identity = Identity { members, ..identity(self.store.id()) };
+        wheelhouse_etcd::read_only(Arc::new(self.store.clone()), identity, wheelhouse_etcd::secrets)
     }
 }
 
