@@ -12,8 +12,10 @@ pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
 
 /// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
 pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
-    use wheelhouse_kinds::{core, rbac};
+    use wheelhouse_kinds::{apps, core, rbac};
     vec![
+        Arc::new(apps::deployment::reconcile::DeploymentController),
+        Arc::new(apps::replicaset::reconcile::ReplicaSetController),
         Arc::new(core::namespace::reconcile::NamespaceController),
         Arc::new(core::namespace::reconcile::RootCaPublisher { ca: ca.to_owned() }),
         Arc::new(core::serviceaccount::reconcile::ServiceAccountController),

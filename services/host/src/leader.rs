@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 use wheelhouse_apiserver::{InProcess, bootstrap as kubernetes};
 use wheelhouse_base::{Clock, ClusterId, SystemClock, Term};
@@ -15,8 +16,10 @@ use wheelhouse_controllers::{Controllers, catalog};
 use wheelhouse_fleet::bootstrap::{self as fleet, Wanted};
 use wheelhouse_fleet::effects::FleetEffects;
 use wheelhouse_fleet::names::{BUNDLE_KEY, CLUSTER_ADMINS_GROUP, CLUSTER_LABEL, bundle_name};
+use wheelhouse_kinds::core::node::reconcile::NodeIpamController;
 use wheelhouse_kinds::fleet::cluster::Member;
 use wheelhouse_kinds::fleet::{Cluster, GROUP, SYSTEM_NAMESPACE, VERSION};
+use wheelhouse_kinds::time::micro_time;
 use wheelhouse_mvcc::{Fence, Snapshot};
 use wheelhouse_scheduler::Scheduler;
 use wheelhouse_store::Store;
@@ -26,6 +29,9 @@ use crate::replica::Replica;
 
 /// Between attempts at the first objects; a failure here is a lost leadership or a full disk.
 const RETRY: Duration = Duration::from_millis(200);
+
+/// Upstream's names for the locks of the two components that run at a leader.
+const PUBLISHED_LEASES: &[&str] = &["kube-controller-manager", "kube-scheduler"];
 
 pub struct LeaderContext {
     pub host: Arc<Host>,
@@ -89,6 +95,7 @@ impl LeaderContext {
     async fn bootstrap(&self) -> Result<(), FirstObjectsError> {
         kubernetes::run(&self.replica.server).await?;
         let client = self.client().identity(Identity::loopback()).user_agent("wheelhouse-host");
+        self.publish(&client).await?;
         if !self.is_system() {
             return ensure_all(&client, fleet::hosted_cluster()).await;
         }
@@ -119,9 +126,42 @@ impl LeaderContext {
         }))
     }
 
+    /// The cluster's pod range was validated when the cluster was made; one that is not usable all the same falls back to the default.
+    fn pod_ranges(&self) -> NodeIpamController {
+        NodeIpamController::new(&self.replica.pod_cidr()).unwrap_or_else(|error| {
+            tracing::error!(cluster = %self.replica.id.cluster, %error, "the cluster's pod range is not usable; the default is used");
+            NodeIpamController::default()
+        })
+    }
+
+    /// Tells who leads by the Leases that people and tools look at. Written once for each leadership and never renewed: nothing elects by them.
+    async fn publish(&self, client: &Client) -> Result<(), FirstObjectsError> {
+        let holder = format!("{}_{}", self.host.file.name, self.replica.id.replica);
+        let now = micro_time(SystemClock.now());
+        let leases = client.api("coordination.k8s.io", "v1", "leases", "kube-system");
+        for name in PUBLISHED_LEASES {
+            let failed = |source| FirstObjectsError::Object { name: format!("leases {name}"), source };
+            let mut lease: Lease = leases.find(name).await.map_err(failed)?.unwrap_or_default();
+            let stored = lease.metadata.resource_version.is_some();
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_deref() != Some(holder.as_str()) {
+                spec.lease_transitions = Some(if stored { spec.lease_transitions.unwrap_or(0) + 1 } else { 0 });
+            }
+            spec.holder_identity = Some(holder.clone());
+            spec.lease_duration_seconds = Some(i32::MAX);
+            spec.acquire_time = Some(now.clone());
+            spec.renew_time = Some(now.clone());
+            lease.metadata.name = Some((*name).to_owned());
+            lease.metadata.namespace = Some("kube-system".to_owned());
+            let written = if stored { leases.update::<Lease>(name, "", &lease).await } else { leases.create::<Lease>(&lease).await };
+            written.map_err(failed)?;
+        }
+        Ok(())
+    }
+
     fn controllers(&self) -> Controllers {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let mut reconcilers = catalog::all(&self.replica.bundle().ca_certificate);
+        let mut reconcilers = catalog::with_pods(&self.replica.bundle().ca_certificate, self.pod_ranges());
         let mut effects: Arc<dyn EffectHandler> = Arc::new(NoEffects);
         if self.is_system() {
             reconcilers.extend(wheelhouse_fleet::reconcilers(self.host.fleet_settings()));

@@ -98,7 +98,13 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     heartbeat.spawn("registration", registration.run(heartbeat.stop_signal()));
     tracing::info!(host = %file.name, clients = %file.clients_listen, peers = %file.peers_listen, "the host is up");
 
-    shutdown::requested().await?;
+    // Faulted replicas change the vitals, so a failed disk is noticed with the first of them. Nothing is written after a failed write: the service
+    // manager starts the process again, and what the disk really holds is found out then.
+    let mut vitals = host.vitals.subscribe();
+    tokio::select! {
+        requested = shutdown::requested() => requested?,
+        _ = vitals.wait_for(|_| disk.has_failed()) => anyhow::bail!("the disk failed a write; the process ends so that it starts from what is on disk"),
+    }
     drain(&host, flags.drain()).await;
     heartbeat.stop(GRACE).await;
     tasks.stop(GRACE).await;

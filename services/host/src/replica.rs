@@ -87,9 +87,11 @@ impl Replica {
     /// Starts the store and everything around it. `opened` says whether its data was here before.
     pub async fn start(host: &Arc<Host>, spec: ReplicaSpec, bundle: ClusterBundle, opened: bool) -> Result<Arc<Self>, ReplicaError> {
         let id = GroupId::new(spec.cluster_id.clone(), spec.replica_id);
+        let voters = || spec.members.iter().map(|m| (m.replica_id, m.host.clone())).collect();
         let start = match (opened, spec.founder) {
-            (true, _) => Start::Resume,
-            (false, true) => Start::Found { voters: spec.members.iter().map(|m| (m.replica_id, m.host.clone())).collect() },
+            (true, true) => Start::ResumeFounder { voters: voters() },
+            (true, false) => Start::Resume,
+            (false, true) => Start::Found { voters: voters() },
             (false, false) => Start::Join,
         };
         let services = service_network(&spec)?;
@@ -140,6 +142,11 @@ impl Replica {
 
     pub fn bundle(&self) -> &ClusterBundle {
         &self.bundle
+    }
+
+    /// What pods' addresses are taken from.
+    pub fn pod_cidr(&self) -> String {
+        self.orders.borrow().network.pod_cidr.clone()
     }
 
     /// New orders of the fleet; older ones are ignored.
