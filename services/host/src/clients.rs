@@ -137,8 +137,14 @@ async fn begin(mut stream: TcpStream, serving: &Serving, base_domain: &str) -> i
     };
     let stream = hello.into_stream(tls).await?;
     let certificates: Vec<Vec<u8>> = stream.get_ref().1.peer_certificates().unwrap_or_default().iter().map(|c| c.as_ref().to_vec()).collect();
-    if service == Service::Etcd && !certificates.first().is_some_and(|c| crate::etcd::may_read(c)) {
-        return Err(io::Error::other("the certificate is not an administrator's"));
+    if service == Service::Etcd {
+        let may_read = match certificates.first() {
+            Some(certificate) => served.etcd.may_read(certificate).await,
+            None => false,
+        };
+        if !may_read {
+            return Err(io::Error::other("the certificate is not an administrator's, or was revoked"));
+        }
     }
     let info = ConnectionInfo::new(client, certificates);
     Ok(Connection { served, service, stream, info })

@@ -9,11 +9,14 @@ use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tonic::service::Routes;
+use wheelhouse_access::authn::credential;
+use wheelhouse_apiserver::security::SnapshotLookups;
 use wheelhouse_etcd::Identity;
 use wheelhouse_fleet::names::{CLUSTER_ADMINS_GROUP, OPERATORS_GROUP};
 use wheelhouse_pki::CertificateInfo;
 use wheelhouse_replication::{GroupId, Member, ReplicatedStore, Role};
 use wheelhouse_runtime::tls::{self, CertificateSlot, TlsError};
+use wheelhouse_store::Store;
 
 /// A handful of etcdctl calls and watches share a connection.
 const MAX_STREAMS: u32 = 250;
@@ -46,13 +49,18 @@ impl EtcdAccess {
         let identity = Identity { members, ..identity(self.store.id()) };
         wheelhouse_etcd::read_only(Arc::new(self.store.clone()), identity, wheelhouse_etcd::secrets)
     }
-}
 
-/// Whether a certificate of the cluster's authority is an administrator's. Nodes and users have certificates too, and no authorizer stands
-/// between this API and everything that is stored.
-pub fn may_read(certificate: &[u8]) -> bool {
-    let groups = CertificateInfo::parse(certificate).map(|info| info.subject.organizations).unwrap_or_default();
-    groups.iter().any(|group| group == CLUSTER_ADMINS_GROUP || group == OPERATORS_GROUP)
+    /// Whether a certificate of the cluster's authority is an administrator's and still counts. Nodes and users have certificates too, and no
+    /// authorizer stands between this API and everything that is stored. Asked once per connection, so the leader may be asked too.
+    pub async fn may_read(&self, certificate: &[u8]) -> bool {
+        let Ok(info) = CertificateInfo::parse(certificate) else { return false };
+        let groups = &info.subject.organizations;
+        if !groups.iter().any(|group| group == CLUSTER_ADMINS_GROUP || group == OPERATORS_GROUP) {
+            return false;
+        }
+        let alive = |snapshot| credential::is_alive(&info.subject.common_name, &SnapshotLookups(snapshot));
+        self.store.barrier().await.is_ok_and(alive)
+    }
 }
 
 /// The cluster's number in etcd's answers: its id's bytes, folded.

@@ -1,6 +1,6 @@
 //! What this cluster accepts as proof of an identity.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -14,8 +14,6 @@ pub struct Credentials {
     /// DER certificates of the authorities whose client certificates are accepted.
     pub client_cas: Vec<Vec<u8>>,
     pub issuer: Issuer,
-    /// Users whose certificates are no longer accepted although they have not expired.
-    pub revoked_users: HashSet<String>,
     /// Whether a request without credentials acts as `system:anonymous` instead of being refused.
     pub anonymous: bool,
     pub(super) generation: u64,
@@ -23,7 +21,7 @@ pub struct Credentials {
 
 impl Credentials {
     pub fn new(client_cas: Vec<Vec<u8>>, issuer: Issuer) -> Self {
-        Self { client_cas, issuer, revoked_users: HashSet::new(), anonymous: true, generation: 0 }
+        Self { client_cas, issuer, anonymous: true, generation: 0 }
     }
 }
 

@@ -69,7 +69,7 @@ impl Security {
         self
     }
 
-    /// Puts renewed authorities, keys or a longer list of revoked users into force, for open connections too.
+    /// Puts renewed authorities or keys into force, for open connections too.
     pub fn replace_credentials(&self, credentials: Credentials) {
         self.credentials.replace(credentials);
     }
@@ -78,7 +78,7 @@ impl Security {
     pub async fn authenticate(&self, connection: &ConnectionInfo, headers: &HeaderMap) -> Answer<User> {
         let credentials = self.credentials.current();
         let refused = match connection.user(&credentials, self.clock.now()) {
-            Some(Ok(user)) if !credentials.revoked_users.contains(&user.name) && self.is_alive(&user.name).await => {
+            Some(Ok(user)) if self.is_alive(&user.name).await => {
                 return Ok(authn::authenticated(user));
             }
             Some(_) => true,

@@ -10,6 +10,9 @@ use wheelhouse_client::kubeconfig::Connection;
 
 use crate::error::CliError;
 
+/// The label before a cluster's server name under which its hosts serve the etcd API.
+const ETCD_LABEL: &str = "etcd";
+
 /// The proxy's credential; a working day.
 pub const CREDENTIAL_LIFE: Duration = Duration::from_secs(12 * 3600);
 
@@ -17,8 +20,9 @@ pub async fn serve(kubeconfig: &str, listen: SocketAddr, name: &str) -> Result<(
     let connection = Connection::parse(kubeconfig).map_err(|error| CliError::Failed(error.to_string()))?;
     let config = connection.tls(&[b"h2"]).map_err(|error| CliError::Failed(error.to_string()))?;
     let target = connection.target;
-    let server_name = rustls::pki_types::ServerName::try_from(target.server_name.clone())
-        .map_err(|error| CliError::Failed(format!("{}: {error}", target.server_name)))?;
+    let name_of_etcd = format!("{ETCD_LABEL}.{}", target.server_name);
+    let server_name = rustls::pki_types::ServerName::try_from(name_of_etcd.clone())
+        .map_err(|error| CliError::Failed(format!("{name_of_etcd}: {error}")))?;
     let connector = TlsConnector::from(Arc::new(config));
     let listener = TcpListener::bind(listen).await.map_err(|error| CliError::Failed(format!("cannot listen on {listen}: {error}")))?;
     println!("The etcd API of cluster {name} is on {listen} (read-only), until Ctrl-C.");
