@@ -1,13 +1,14 @@
 //! A running service.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::https::Https;
 use crate::wait::until;
 
 /// A whole service starts within seconds on an idle machine; a test machine is not idle.
@@ -58,13 +59,11 @@ impl Ran {
     }
 }
 
-/// The programs lie beside the folder of the test's own binary.
+/// The programs lie in the folder of this one; a test's own binary is one further down, in `deps`.
 fn binary(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("the test knows its own path");
-    let folder = own.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps");
-    let path = folder.join(name);
-    assert!(path.exists(), "{} is missing: `make test` builds the programs first", path.display());
-    path
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{name} is not beside {}: `make build` builds the programs", own.display()))
 }
 
 /// A port that nobody listens on now. Tests of one run do not overlap, and others rarely take high ports in the moment between.
@@ -180,6 +179,22 @@ impl Tenant {
         Ran::of(output.expect("wheelhouse runs"))
     }
 
+    /// The tenant API with the key that signing up saved.
+    pub fn api(&self) -> Https {
+        let text = std::fs::read(self.config.join("wheelhouse/config.json")).expect("the saved configuration");
+        let config: Value = serde_json::from_slice(&text).expect("the configuration is JSON");
+        let profile = &config["profiles"][config["current"].as_str().expect("a selected profile")];
+        let field = |name: &str| profile[name].as_str().expect("a profile has all fields").to_owned();
+        let ca = self.folder.join("api-ca.crt");
+        // Where the API's certificate has its CA's subject, OpenSSL takes it for self-signed; so it is trusted itself, beside its CA.
+        let own = self.folder.parent().map(|service| service.join("data/api/tls.crt")).expect("a tenant's folder lies in the service's");
+        let own = std::fs::read_to_string(own).expect("the API's certificate");
+        std::fs::write(&ca, field("ca") + &own).expect("the CA is written");
+        let address = field("endpoint").trim_start_matches("https://").to_owned();
+        let server_name = address.rsplit_once(':').map_or("", |(host, _)| host).to_owned();
+        Https { address, server_name, ca, certificate: None, headers: vec![format!("Authorization: Bearer {}", field("api_key"))], http2: false }
+    }
+
     /// kubectl with a fresh kubeconfig of one of the tenant's clusters.
     pub fn kubectl(&self, cluster: &str) -> Kubectl {
         let kubeconfig = self.folder.join(format!("{cluster}.kubeconfig"));
@@ -200,6 +215,27 @@ impl Kubectl {
             self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl runs");
         child.stdin.take().expect("a piped input").write_all(input.as_bytes()).expect("kubectl reads its input");
         child.wait_with_output().map(Ran::of).expect("kubectl ends")
+    }
+
+    /// The kubeconfig's server with its client certificate, without kubectl.
+    pub fn https(&self) -> Https {
+        let field = |list: &str, inner: &str, name: &str, decode: &str| {
+            let template = format!("--template={{{{index (index .{list} 0).{inner} \"{name}\"{decode}}}}}");
+            self.run(&["config", "view", "--raw", "-o", "go-template", &template]).ok()
+        };
+        let file = |list: &str, inner: &str, name: &str| {
+            let path = self.kubeconfig.with_extension(name);
+            std::fs::write(&path, field(list, inner, name, " | base64decode")).expect("a credential's file is written");
+            path
+        };
+        Https {
+            address: field("clusters", "cluster", "server", "").trim_start_matches("https://").to_owned(),
+            server_name: field("clusters", "cluster", "tls-server-name", ""),
+            ca: file("clusters", "cluster", "certificate-authority-data"),
+            certificate: Some((file("users", "user", "client-certificate-data"), file("users", "user", "client-key-data"))),
+            headers: Vec::new(),
+            http2: false,
+        }
     }
 
     fn command(&self, args: &[&str]) -> Command {
