@@ -1,0 +1,176 @@
+//! The store alone behind etcd's API, beside a real etcd: one member each, both with a sync for each batch of writes, the same load on each.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tonic::transport::{Channel, Endpoint};
+use wheelhouse_etcd::generated::etcdserverpb as pb;
+use wheelhouse_etcd::generated::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use wheelhouse_etcd::generated::etcdserverpb::kv_client::KvClient;
+use wheelhouse_etcd::generated::etcdserverpb::request_op::Request;
+
+use crate::figure::Figure;
+use crate::load;
+
+const WORKERS: usize = 64;
+/// The workers share so many connections.
+const CONNECTIONS: usize = 4;
+/// For each rate.
+const TIME: Duration = Duration::from_secs(4);
+/// A ConfigMap of medium size.
+const VALUE: usize = 1024;
+/// Keys that are read, written before.
+const READ: u64 = 1_000;
+/// Until a server answers its first request.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Rates of one server, per second.
+struct Rates {
+    puts: f64,
+    txns: f64,
+    ranges: f64,
+}
+
+pub fn run(runtime: &Runtime) -> Result<()> {
+    runtime.block_on(async {
+        let ours = Server::wheelhouse()?.measure().await.context("the store")?;
+        // Without a real etcd here the readings stand alone.
+        let peer = match std::env::var_os("WHEELHOUSE_ETCD") {
+            Some(programs) => Some(Server::etcd(Path::new(&programs))?.measure().await.context("etcd")?),
+            None => None,
+        };
+        let rate: [(&str, fn(&Rates) -> f64); 3] = [("store_puts", |r| r.puts), ("store_create_txns", |r| r.txns), ("store_ranges", |r| r.ranges)];
+        for (name, of) in rate {
+            let figure = Figure::new(name, of(&ours), "1/s");
+            match &peer {
+                Some(peer) => figure.peer("etcd 3.5.1, one member", of(peer)).print(),
+                None => figure.print(),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A server of etcd's API with an empty store, killed when dropped.
+struct Server {
+    process: Child,
+    address: String,
+    _data: TempDir,
+}
+
+impl Server {
+    fn wheelhouse() -> Result<Self> {
+        let program = std::env::current_exe().context("the path of this program")?.with_file_name("wheelhouse-host");
+        Self::start(program, |data, address, _| {
+            vec!["--store-only".into(), "--store-dir".into(), data.into(), "--store-listen".into(), address.into()]
+        })
+    }
+
+    fn etcd(programs: &Path) -> Result<Self> {
+        Self::start(programs.join("etcd"), |data, client, peer| {
+            let (client, peer) = (format!("http://{client}"), format!("http://{peer}"));
+            let flags = [
+                ("data-dir", data.to_owned()),
+                ("listen-client-urls", client.clone()),
+                ("advertise-client-urls", client),
+                ("listen-peer-urls", peer.clone()),
+                ("initial-advertise-peer-urls", peer.clone()),
+                ("initial-cluster", format!("default={peer}")),
+                ("log-level", "error".to_owned()),
+            ];
+            flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
+        })
+    }
+
+    fn start(program: PathBuf, arguments: impl Fn(&str, &str, &str) -> Vec<String>) -> Result<Self> {
+        let data = tempfile::tempdir()?;
+        let (client, peer) = (free_address()?, free_address()?);
+        let folder = data.path().join("store").display().to_string();
+        let mut command = Command::new(&program);
+        command.args(arguments(&folder, &client, &peer)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().with_context(|| format!("{} does not start", program.display()))?;
+        Ok(Self { process, address: client, _data: data })
+    }
+
+    async fn measure(self) -> Result<Rates> {
+        let clients = Arc::new(self.connect().await?);
+        let value = bytes::Bytes::from(vec![b'x'; VALUE]);
+        for number in 0..READ {
+            clients[0].clone().put(put("read", number, &value)).await?;
+        }
+        let (own, body) = (Arc::clone(&clients), value.clone());
+        let puts = load::rate(WORKERS, TIME, move |turn| {
+            let (mut client, request) = (own[turn.worker % CONNECTIONS].clone(), put("put", turn.number, &body));
+            async move { Ok(client.put(request).await.map(drop)?) }
+        })
+        .await?;
+        let (own, body) = (Arc::clone(&clients), value);
+        let txns = load::rate(WORKERS, TIME, move |turn| {
+            let (mut client, request) = (own[turn.worker % CONNECTIONS].clone(), create(turn.number, &body));
+            async move { Ok(client.txn(request).await.map(drop)?) }
+        })
+        .await?;
+        let own = clients;
+        let ranges = load::rate(WORKERS, TIME, move |turn| {
+            let (mut client, request) =
+                (own[turn.worker % CONNECTIONS].clone(), pb::RangeRequest { key: key("read", turn.number % READ), ..Default::default() });
+            async move { Ok(client.range(request).await.map(drop)?) }
+        })
+        .await?;
+        Ok(Rates { puts, txns, ranges })
+    }
+
+    /// Connections that have answered.
+    async fn connect(&self) -> Result<Vec<KvClient<Channel>>> {
+        let endpoint = Endpoint::new(format!("http://{}", self.address))?;
+        let clients: Vec<_> = (0..CONNECTIONS).map(|_| KvClient::new(endpoint.connect_lazy())).collect();
+        let started = Instant::now();
+        for client in &clients {
+            while let Err(error) = client.clone().range(pb::RangeRequest { key: key("read", 0), ..Default::default() }).await {
+                if started.elapsed() > START_LIMIT {
+                    bail!("no answer within {START_LIMIT:?}: {error}");
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Ok(clients)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _already_dead = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+fn key(kind: &str, number: u64) -> bytes::Bytes {
+    format!("/registry/{kind}/{number:012}").into()
+}
+
+fn put(kind: &str, number: u64, value: &bytes::Bytes) -> pb::PutRequest {
+    pb::PutRequest { key: key(kind, number), value: value.clone(), ..Default::default() }
+}
+
+/// What an API server sends to create an object: put unless the key exists.
+fn create(number: u64, value: &bytes::Bytes) -> pb::TxnRequest {
+    let absent = pb::Compare {
+        result: CompareResult::Equal.into(),
+        target: CompareTarget::Mod.into(),
+        key: key("txn", number),
+        target_union: Some(TargetUnion::ModRevision(0)),
+        ..Default::default()
+    };
+    let put = pb::RequestOp { request: Some(Request::RequestPut(put("txn", number, value))) };
+    pb::TxnRequest { compare: vec![absent], success: vec![put], failure: Vec::new() }
+}
