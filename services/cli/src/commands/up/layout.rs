@@ -184,7 +184,7 @@ impl Layout {
         let authority = match (std::fs::read_to_string(&certificate), std::fs::read_to_string(&key)) {
             (Ok(certificate), Ok(key)) => Authority::from_pem(&certificate, &key).map_err(failed)?,
             _ => {
-                let authority = Authority::create("wheelhouse-api", Validity::lasting(now, CA_LIFE)).map_err(failed)?;
+                let authority = Authority::create("wheelhouse-api-ca", Validity::lasting(now, CA_LIFE)).map_err(failed)?;
                 write_private(&key, &authority.key_pem())?;
                 write_private(&certificate, &authority.certificate_pem())?;
                 authority
