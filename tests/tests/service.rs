@@ -72,6 +72,9 @@ fn workloads_follow_their_deployment(kubectl: &Kubectl) {
     kubectl.run(&["-n", "w", "rollout", "undo", "deployment/web"]).ok();
     let image = || kubectl.run(&["-n", "w", "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}"]).out;
     assert_eq!(image(), "nginx");
+    // No kubelet ends the bound pods, so that part is played here: without their node new ones stay unbound and go at once.
+    kubectl.run(&["delete", "node", "n1"]).ok();
+    kubectl.run(&["-n", "w", "delete", "pods", "--all", "--force", "--grace-period=0"]).ok();
     kubectl.run(&["delete", "namespace", "w", "--timeout=60s"]).ok();
     assert_ne!(kubectl.run(&["get", "namespace", "w"]).code, 0);
 }
@@ -105,7 +108,7 @@ fn revoked_credentials_are_refused(tenant: &Tenant, kubectl: &Kubectl) {
 fn writes_survive_the_leader(service: &Service, tenant: &Tenant, kubectl: &Kubectl) {
     let id = tenant.run(&["cluster", "get", "demo", "-o", "json"]).json()["id"].as_str().expect("an id").to_owned();
     let leader = until("a leader is known", SOON, || {
-        let path = "jsonpath={.items[?(@.status.clusterID==\"ID\")].status.leader}".replace("ID", &id);
+        let path = format!("jsonpath={{.items[?(@.status.clusterID==\"{id}\")].status.leader}}");
         let leader = service.operator().run(&["get", "clusters", "-A", "-o", &path]).out;
         (!leader.trim().is_empty()).then(|| leader.trim().to_owned())
     });
