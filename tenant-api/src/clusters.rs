@@ -135,8 +135,7 @@ pub async fn get(State(app): State<App>, caller: Caller, Path(name): Path<String
 
 async fn next_change(caller: &Caller, name: &str, after: &str) -> Result<Cluster, Problem> {
     let problem = |error: &wheelhouse_client::ClientError| Problem::from_client("cluster", name, error);
-    let options =
-        ListOptions { field_selector: format!("metadata.name={name}"), resource_version: after.to_owned(), ..ListOptions::default() };
+    let options = ListOptions { field_selector: format!("metadata.name={name}"), resource_version: after.to_owned(), ..ListOptions::default() };
     let clusters = caller.clusters();
     let mut watch = match clusters.watch(&options).await {
         Ok(watch) => watch,

@@ -61,7 +61,12 @@ pub fn client_of(address: IpAddr) -> IpAddr {
 }
 
 /// Refuses an address that asks too often.
-pub async fn per_address(State(app): State<App>, ConnectInfo(peer): ConnectInfo<SocketAddr>, request: Request, next: Next) -> Result<Response, Problem> {
+pub async fn per_address(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
     match app.requests.take(client_of(peer.ip()), app.clock.now()) {
         Ok(()) => Ok(next.run(request).await),
         Err(seconds) => Err(Problem::too_many("this address sends more requests than allowed", seconds)),

@@ -105,8 +105,7 @@ fn describe(operation: &Operation) -> Value {
 
 fn parameters(operation: &Operation) -> Vec<Value> {
     let names = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters: Vec<Value> =
-        names.map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})).collect();
+    let mut parameters: Vec<Value> = names.map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})).collect();
     let mut query = |name: &str, kind: &str, description: &str| {
         parameters.push(json!({"name": name, "in": "query", "description": description, "schema": {"type": kind}}));
     };

@@ -71,8 +71,10 @@ impl Problem {
                 ClientError::Status(status) => {
                     let causes = status.details.iter().flat_map(|details| &details.causes);
                     let errors: Vec<Value> = causes.map(|cause| json!({"field": public_field(&cause.field), "message": cause.message})).collect();
-                    let texts: Vec<String> =
-                        errors.iter().map(|e| format!("{}: {}", e["field"].as_str().unwrap_or_default(), e["message"].as_str().unwrap_or_default())).collect();
+                    let texts: Vec<String> = errors
+                        .iter()
+                        .map(|e| format!("{}: {}", e["field"].as_str().unwrap_or_default(), e["message"].as_str().unwrap_or_default()))
+                        .collect();
                     let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "The request has invalid fields", texts.join("; "));
                     problem.errors = errors;
                     problem

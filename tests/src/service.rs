@@ -211,8 +211,7 @@ impl Kubectl {
     /// With text on standard input.
     pub fn feed(&self, args: &[&str], input: &str) -> Ran {
         use std::io::Write;
-        let mut child =
-            self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl runs");
+        let mut child = self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl runs");
         child.stdin.take().expect("a piped input").write_all(input.as_bytes()).expect("kubectl reads its input");
         child.wait_with_output().map(Ran::of).expect("kubectl ends")
     }

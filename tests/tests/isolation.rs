@@ -278,7 +278,9 @@ fn tricks_on_the_tenant_api(world: &World) {
 
     let up = format!("..%2F..%2Ftenant-{tenant}%2Fclusters%2Falpha");
     for method in ["GET", "PATCH", "DELETE"] {
-        for path in [format!("/v1/clusters/{up}"), "/v1/clusters/..".into(), format!("/v1/clusters/beta%2F{up}"), "/v1/clusters/alpha%3Flimit=1".into()] {
+        for path in
+            [format!("/v1/clusters/{up}"), "/v1/clusters/..".into(), format!("/v1/clusters/beta%2F{up}"), "/v1/clusters/alpha%3Flimit=1".into()]
+        {
             let body = if method == "PATCH" { r#"{"suspended":true}"# } else { "" };
             let answer = world.second.send(&Request::new(method, path.clone(), body));
             assert!((400..500).contains(&answer.status), "{method} {path}: {answer:?}");
@@ -372,13 +374,19 @@ fn strangers_of_a_cluster(alpha: &Https, beta: &Https, system: &Https, tokens: [
     let review = Request::new("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}");
     let requests = [requests, plain_paths()].concat();
     let mut strangers = vec![("the other tenant's certificate", beta.clone()), ("the operator's certificate", system.clone())];
-    strangers.extend([("a service account of the other cluster", beta.with_bearer(tokens[0])), ("a node token of the other cluster", beta.with_bearer(tokens[1]))]);
+    strangers.extend([
+        ("a service account of the other cluster", beta.with_bearer(tokens[0])),
+        ("a node token of the other cluster", beta.with_bearer(tokens[1])),
+    ]);
     for (who, at_home) in &strangers {
         assert_eq!(at_home.send(&review).status, 201, "{who} is good at home");
         let abroad = Https { headers: at_home.headers.clone(), ..alpha.with_certificate_of(at_home) };
         all_answer(who, &abroad, &requests, 401);
     }
-    let named = Https { headers: vec!["Impersonate-User: kubernetes-admin".into(), "Impersonate-Group: system:masters".into()], ..alpha.with_certificate_of(beta) };
+    let named = Https {
+        headers: vec!["Impersonate-User: kubernetes-admin".into(), "Impersonate-Group: system:masters".into()],
+        ..alpha.with_certificate_of(beta)
+    };
     all_answer("a stranger that impersonates", &named, &lists, 401);
     nobody_in_particular(alpha, &offered(alpha, RESOURCES).0);
 }
@@ -398,7 +406,13 @@ fn strangers_of_the_system(system: &Https, alpha: &Https, token: &str) {
 /// The endpoint and the hosts refuse these in the TLS handshake or right after it: no request is answered.
 fn names_that_nobody_serves(alpha: &Https, beta: &Https) {
     let (_, base) = alpha.server_name.split_once('.').expect("<cluster>.<base domain>");
-    let names = [format!("c-zzzzzzzzzz.{base}"), format!("x.{}", alpha.server_name), format!("demo.{base}"), "kubernetes.default.svc".into(), "127.0.0.1".into()];
+    let names = [
+        format!("c-zzzzzzzzzz.{base}"),
+        format!("x.{}", alpha.server_name),
+        format!("demo.{base}"),
+        "kubernetes.default.svc".into(),
+        "127.0.0.1".into(),
+    ];
     for name in names {
         let answer = alpha.named(&name).get("/version");
         assert_eq!((answer.status, answer.exit), (0, 35), "{name}: {answer:?}");

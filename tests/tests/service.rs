@@ -37,7 +37,8 @@ fn acknowledged_writes_survive_a_killed_leader_and_a_restart() {
 
     service.stop();
     service.up();
-    let resumed = until("the restarted service answers", SOON, || Some(kubectl.run(&["get", "configmap", "w0", "-o", "name"])).filter(|ran| ran.code == 0));
+    let resumed =
+        until("the restarted service answers", SOON, || Some(kubectl.run(&["get", "configmap", "w0", "-o", "name"])).filter(|ran| ran.code == 0));
     assert_eq!(resumed.ok().trim(), "configmap/w0");
 }
 

@@ -71,7 +71,10 @@ mod tests {
     #[test]
     fn terms_are_split_and_unescaped() {
         let requirement = |field: &str, negated, value: &str| FieldRequirement { field: field.into(), negated, value: value.into() };
-        assert_eq!(parse("spec.nodeName=n1,status.phase!=Failed"), [requirement("spec.nodeName", false, "n1"), requirement("status.phase", true, "Failed")]);
+        assert_eq!(
+            parse("spec.nodeName=n1,status.phase!=Failed"),
+            [requirement("spec.nodeName", false, "n1"), requirement("status.phase", true, "Failed")]
+        );
         assert_eq!(parse(r"a==b\,c"), [requirement("a", false, "b,c")]);
         for bad in ["a", "a=b=c", r"a=\x"] {
             assert!(parse(bad).is_empty(), "{bad}");

@@ -41,7 +41,11 @@ pub struct Impersonated {
 ///
 /// `attributes` are the request's, with the requestor as their user; `authorize` decides as for any request. Incomplete headers are
 /// answered 400, a refusal 403.
-pub fn impersonate(headers: &HeaderMap, attributes: &Attributes<'_>, authorize: &dyn Fn(&Attributes<'_>) -> Decision) -> Answer<Option<Impersonated>> {
+pub fn impersonate(
+    headers: &HeaderMap,
+    attributes: &Attributes<'_>,
+    authorize: &dyn Fn(&Attributes<'_>) -> Decision,
+) -> Answer<Option<Impersonated>> {
     let wanted = read_headers(headers);
     if wanted.name.is_empty() {
         if wanted == User::default() {
@@ -225,7 +229,9 @@ impl Check<'_> {
             }
             return self.one(group, "serviceaccounts", "", &namespace, &name);
         }
-        if self.constrained() && let Some(node) = node_name(&user.name) {
+        if self.constrained()
+            && let Some(node) = node_name(&user.name)
+        {
             user.groups = vec!["system:nodes".to_owned()];
             let name = if self.mode == Mode::AssociatedNode { "*" } else { node };
             return self.one(group, "nodes", "", "", name);
@@ -337,7 +343,8 @@ mod tests {
     }
 
     fn review(user: &User) -> Attributes<'_> {
-        let target = Target::Resource { group: AUTHENTICATION_GROUP, version: "v1", resource: "selfsubjectreviews", subresource: "", namespace: "", name: "" };
+        let target =
+            Target::Resource { group: AUTHENTICATION_GROUP, version: "v1", resource: "selfsubjectreviews", subresource: "", namespace: "", name: "" };
         Attributes::new(user, "create", target)
     }
 
@@ -356,7 +363,11 @@ mod tests {
         type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a [&'a str]);
         let cases: [Case<'_>; 5] = [
             (&[("Impersonate-User", "jane")], "jane", &["system:authenticated"]),
-            (&[("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops")], "jane", &["dev", "ops", "system:authenticated"]),
+            (
+                &[("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops")],
+                "jane",
+                &["dev", "ops", "system:authenticated"],
+            ),
             (
                 &[("Impersonate-User", "system:serviceaccount:ns:default")],
                 "system:serviceaccount:ns:default",
@@ -369,7 +380,12 @@ mod tests {
             let found = impersonate(&headers(pairs), &review(&admin), &allow).unwrap().unwrap();
             assert_eq!((found.user.name.as_str(), found.user.groups.iter().map(String::as_str).collect::<Vec<_>>()), (name, groups.to_vec()));
         }
-        let pairs = [("Impersonate-User", "jane"), ("Impersonate-Extra-Scopes", "a"), ("Impersonate-Extra-Scopes", "b"), ("Impersonate-Extra-Acme%2Fproject", "p")];
+        let pairs = [
+            ("Impersonate-User", "jane"),
+            ("Impersonate-Extra-Scopes", "a"),
+            ("Impersonate-Extra-Scopes", "b"),
+            ("Impersonate-Extra-Acme%2Fproject", "p"),
+        ];
         let found = impersonate(&headers(&pairs), &review(&admin), &allow).unwrap().unwrap();
         assert_eq!(found.user.extra["scopes"], ["a", "b"]);
         assert_eq!(found.user.extra["acme/project"], ["p"]);

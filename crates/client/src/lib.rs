@@ -22,7 +22,7 @@ pub use body::{ResponseBody, empty_body, full_body};
 pub use client::{Api, Client, ListOptions, PatchKind};
 pub use error::{ClientError, TransportError};
 pub use https::{HttpsTransport, Target, TlsOptions};
-pub use watch::{Watcher, WatchEvent};
+pub use watch::{WatchEvent, Watcher};
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -109,9 +109,7 @@ fn with_tags(value: &Value, schema: &Schema) -> Ordered {
             Ordered::Object(shown.collect())
         }
         (Schema::List(list), Value::Array(items)) => Ordered::List(items.iter().map(|i| with_tags(i, &list.items)).collect()),
-        (Schema::Map(map), Value::Object(entries)) => {
-            Ordered::Object(entries.iter().map(|(k, v)| (k.clone(), with_tags(v, &map.values))).collect())
-        }
+        (Schema::Map(map), Value::Object(entries)) => Ordered::Object(entries.iter().map(|(k, v)| (k.clone(), with_tags(v, &map.values))).collect()),
         (_, value) => Ordered::Scalar(gotext::json(value)),
     }
 }
@@ -123,9 +121,7 @@ fn without_tags(value: Option<&Value>, schema: &Schema, pointer: bool) -> Ordere
     match (schema, value) {
         (_, None) if pointer => null(),
         (Schema::Struct(fields), value) => struct_without_tags(value, fields),
-        (Schema::List(list), Some(Value::Array(items))) => {
-            Ordered::List(items.iter().map(|i| without_tags(Some(i), &list.items, false)).collect())
-        }
+        (Schema::List(list), Some(Value::Array(items))) => Ordered::List(items.iter().map(|i| without_tags(Some(i), &list.items, false)).collect()),
         (Schema::Map(map), Some(Value::Object(entries))) => {
             Ordered::Object(entries.iter().map(|(k, v)| (k.clone(), without_tags(Some(v), &map.values, false))).collect())
         }

@@ -10,8 +10,8 @@
 
 use std::marker::PhantomData;
 
-use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wheelhouse_base::Timestamp;
 use wheelhouse_meta::field::{ErrorList, FieldError, Path};

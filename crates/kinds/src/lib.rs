@@ -31,7 +31,5 @@ pub mod validation;
 pub mod view;
 pub mod virtuals;
 
-pub use kind::{
-    Action, Column, Kind, KindInfo, NameRule, OtherVersion, RequestContext, Scope, Subresource, Typed, TypedKind, Verb, Verdict,
-};
+pub use kind::{Action, Column, Kind, KindInfo, NameRule, OtherVersion, RequestContext, Scope, Subresource, Typed, TypedKind, Verb, Verdict};
 pub use registry::{Behaviour, Entry, Group, Profile, Registry};

@@ -22,14 +22,37 @@ pub struct Plan {
 /// One request to the API server, made as the controller's own user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    Create { resource: ResourceName, namespace: String, object: Value },
+    Create {
+        resource: ResourceName,
+        namespace: String,
+        object: Value,
+    },
     /// A PUT. `object` carries the resourceVersion that was read, so a stale view loses with a conflict. `subresource` is empty for the object itself.
-    Update { resource: ResourceName, subresource: &'static str, object: Value },
+    Update {
+        resource: ResourceName,
+        subresource: &'static str,
+        object: Value,
+    },
     /// A patch of what the patch names. Put `metadata.uid` or `metadata.resourceVersion` into it as the precondition.
-    Patch { resource: ResourceName, key: Key, subresource: &'static str, strategy: PatchStrategy, patch: Value },
-    Delete { resource: ResourceName, key: Key, options: DeleteOptions },
+    Patch {
+        resource: ResourceName,
+        key: Key,
+        subresource: &'static str,
+        strategy: PatchStrategy,
+        patch: Value,
+    },
+    Delete {
+        resource: ResourceName,
+        key: Key,
+        options: DeleteOptions,
+    },
     /// `POST` to a subresource: pods/binding, pods/eviction.
-    Post { resource: ResourceName, key: Key, subresource: &'static str, object: Value },
+    Post {
+        resource: ResourceName,
+        key: Key,
+        subresource: &'static str,
+        object: Value,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

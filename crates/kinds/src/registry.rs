@@ -293,7 +293,12 @@ mod tests {
             let (short, categories) = (info.short_names.join(","), info.categories.join(","));
             out.push(format!(
                 "{}/{} {} {} {scope} {} {} [{short}] [{categories}]",
-                entry.group, entry.version, info.plural, info.kind, info.singular, verbs(info.verbs)
+                entry.group,
+                entry.version,
+                info.plural,
+                info.kind,
+                info.singular,
+                verbs(info.verbs)
             ));
             for sub in info.subresources {
                 let kind = sub.body.map_or(info.kind, |body| body.2);

@@ -12,8 +12,7 @@ pub const NAME: Column =
 pub const AGE: Column = text("Age", "Time since the object was created.");
 
 /// The second and last column of kinds that have no columns of their own.
-pub const CREATED_AT: Column =
-    Column { name: "Created At", kind: "date", format: "", description: "When the object was created.", priority: 0 };
+pub const CREATED_AT: Column = Column { name: "Created At", kind: "date", format: "", description: "When the object was created.", priority: 0 };
 
 /// A column of text that always shows.
 pub const fn text(name: &'static str, description: &'static str) -> Column {
@@ -93,9 +92,25 @@ mod tests {
     #[test]
     fn durations_lose_detail_as_they_grow() {
         let cases = [
-            (-2, "<invalid>"), (-1, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (200, "3m20s"), (600, "10m"), (10_799, "179m"),
-            (10_800, "3h"), (10_860, "3h1m"), (28_800, "8h"), (172_799, "47h"), (172_800, "2d"), (187_200, "2d4h"), (691_200, "8d"),
-            (63_071_999, "729d"), (63_072_000, "2y"), (96_336_000, "3y20d"), (252_288_000, "8y"),
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (200, "3m20s"),
+            (600, "10m"),
+            (10_799, "179m"),
+            (10_800, "3h"),
+            (10_860, "3h1m"),
+            (28_800, "8h"),
+            (172_799, "47h"),
+            (172_800, "2d"),
+            (187_200, "2d4h"),
+            (691_200, "8d"),
+            (63_071_999, "729d"),
+            (63_072_000, "2y"),
+            (96_336_000, "3y20d"),
+            (252_288_000, "8y"),
         ];
         for (seconds, expected) in cases {
             assert_eq!(duration(seconds * 1_000_000), expected, "{seconds}s");

@@ -260,12 +260,15 @@ impl Player<'_> {
             }
         }
         let object = match self.case.get("made") {
-            Some(Value::Bool(true)) => self.field("in").map(|mut v| {
-                if let Some(other) = self.entry.other_version() {
-                    (other.to_stored)(&mut v);
-                }
-                v
-            }).expect("an object"),
+            Some(Value::Bool(true)) => self
+                .field("in")
+                .map(|mut v| {
+                    if let Some(other) = self.entry.other_version() {
+                        (other.to_stored)(&mut v);
+                    }
+                    v
+                })
+                .expect("an object"),
             _ => self.create()?.0,
         };
         let mut cells = kind.row(&object, NOW);
@@ -315,7 +318,8 @@ fn admit_pod(pod: &mut Value) {
         for list in ["initContainers", "containers"] {
             for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 let mounts = container.as_object_mut().expect("a container").entry("volumeMounts").or_insert(json!([]));
-                let mount = json!({"name": "kube-api-access-<random>", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
+                let mount =
+                    json!({"name": "kube-api-access-<random>", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"});
                 if mounts.is_null() {
                     *mounts = json!([]);
                 }

@@ -130,7 +130,14 @@ impl Authority {
         self.issue_raw(&request.raw_subject, &request.alt_names, usage, validity, &request.public_key_der)
     }
 
-    fn issue_raw(&self, subject: &[u8], alt_names: &[AltName], usage: Usage, validity: Validity, public_key: &[u8]) -> Result<Vec<u8>, AuthorityError> {
+    fn issue_raw(
+        &self,
+        subject: &[u8],
+        alt_names: &[AltName],
+        usage: Usage,
+        validity: Validity,
+        public_key: &[u8],
+    ) -> Result<Vec<u8>, AuthorityError> {
         let purposes: &[&[u32]] = match usage {
             Usage::Server => &[SERVER_AUTH],
             Usage::Client => &[CLIENT_AUTH],
@@ -155,7 +162,14 @@ impl Authority {
 }
 
 /// Version 3, a random serial, the given parts, and the signature around them.
-fn sign(key: &EcKey, issuer: &[u8], subject: &[u8], public_key: &[u8], validity: Validity, extensions: &[Vec<u8>]) -> Result<Vec<u8>, AuthorityError> {
+fn sign(
+    key: &EcKey,
+    issuer: &[u8],
+    subject: &[u8],
+    public_key: &[u8],
+    validity: Validity,
+    extensions: &[Vec<u8>],
+) -> Result<Vec<u8>, AuthorityError> {
     let mut serial = [0; SERIAL_BYTES];
     SystemRandom::new().fill(&mut serial).map_err(|_| AuthorityError::Serial)?;
     // A clear top bit keeps the number positive at this length, a set second one keeps it from being short.
@@ -271,7 +285,10 @@ mod tests {
         let key = tempfile("");
         let path = key.path().to_str().unwrap();
         openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", path], "");
-        let csr = openssl(&["req", "-new", "-key", path, "-subj", "/O=system:nodes/O=extra/CN=system:node:n1", "-addext", "subjectAltName=DNS:n1,IP:10.0.0.7"], "");
+        let csr = openssl(
+            &["req", "-new", "-key", path, "-subj", "/O=system:nodes/O=extra/CN=system:node:n1", "-addext", "subjectAltName=DNS:n1,IP:10.0.0.7"],
+            "",
+        );
         let request = CertificateRequest::parse_pem(&csr).unwrap();
         assert_eq!(request.subject, Subject::new("system:node:n1", &["system:nodes", "extra"]));
         let der = authority.sign_request(&request, Usage::Client, day()).unwrap();

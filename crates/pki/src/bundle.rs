@@ -74,10 +74,17 @@ impl ClusterBundle {
     }
 
     /// A serving certificate for one replica, `(certificate PEM, key PEM)`. Each host makes its own and renews it itself.
-    pub fn issue_serving(&self, base_domain: &str, service_address: IpAddr, extra: &[AltName], now: Timestamp) -> Result<(String, String), AuthorityError> {
+    pub fn issue_serving(
+        &self,
+        base_domain: &str,
+        service_address: IpAddr,
+        extra: &[AltName],
+        now: Timestamp,
+    ) -> Result<(String, String), AuthorityError> {
         let mut alt_names = server_names(&self.cluster, base_domain, service_address);
         alt_names.extend_from_slice(extra);
-        let leaf = Leaf { subject: Subject::new("kube-apiserver", &[]), alt_names, usage: Usage::Server, validity: Validity::lasting(now, SERVING_LIFE) };
+        let leaf =
+            Leaf { subject: Subject::new("kube-apiserver", &[]), alt_names, usage: Usage::Server, validity: Validity::lasting(now, SERVING_LIFE) };
         self.authority()?.issue_with_key(&leaf)
     }
 
@@ -131,7 +138,8 @@ mod tests {
     #[test]
     fn the_serving_certificate_names_every_way_in() {
         let bundle = bundle();
-        let (certificate, _) = bundle.issue_serving("wheelhouse.internal", "10.96.0.1".parse().unwrap(), &[], Timestamp::from_secs(1_800_000_000)).unwrap();
+        let (certificate, _) =
+            bundle.issue_serving("wheelhouse.internal", "10.96.0.1".parse().unwrap(), &[], Timestamp::from_secs(1_800_000_000)).unwrap();
         let info = CertificateInfo::parse(&certificates_from_pem(&certificate)[0]).unwrap();
         for name in ["kubernetes.default.svc", &format!("*.{}.wheelhouse.internal", bundle.cluster)] {
             assert!(info.alt_names.contains(&AltName::Dns(name.to_owned())), "{name}");

@@ -7,7 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 #[derive(Clone)]
 pub enum Credential {
     /// PEM texts.
-    Certificate { certificate: String, key: String },
+    Certificate {
+        certificate: String,
+        key: String,
+    },
     Token(String),
 }
 

@@ -103,7 +103,9 @@ mod tests {
 
     #[tokio::test]
     async fn clients_come_back() {
-        for (client, server) in [("192.0.2.7:40000", "198.51.100.1:6444"), ("[2001:db8::7]:40000", "[2001:db8::1]:6444"), ("192.0.2.7:1", "[2001:db8::1]:2")] {
+        for (client, server) in
+            [("192.0.2.7:40000", "198.51.100.1:6444"), ("[2001:db8::7]:40000", "[2001:db8::1]:6444"), ("192.0.2.7:1", "[2001:db8::1]:2")]
+        {
             let (client, server) = (client.parse().unwrap(), server.parse().unwrap());
             let mut bytes = header(client, server);
             bytes.extend_from_slice(b"rest");

@@ -31,8 +31,7 @@ pub fn catalog() -> &'static Catalog {
 }
 
 /// Machinery kinds that upstream registers in every group and version.
-const EVERYWHERE: [&str; 7] =
-    ["DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "GetOptions", "ListOptions", "WatchEvent"];
+const EVERYWHERE: [&str; 7] = ["DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions", "GetOptions", "ListOptions", "WatchEvent"];
 
 impl Catalog {
     fn load() -> Catalog {
@@ -47,9 +46,7 @@ impl Catalog {
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<&Kind> {
         // References are covariant, so the map can be asked with shorter-lived strings.
         let by_kind: &HashMap<(&str, &str, &str), u16> = &self.by_kind;
-        let machinery = EVERYWHERE.contains(&kind)
-            || (group.is_empty() && version == "v1")
-            || (group == "meta.k8s.io" && version == "v1beta1");
+        let machinery = EVERYWHERE.contains(&kind) || (group.is_empty() && version == "v1") || (group == "meta.k8s.io" && version == "v1beta1");
         by_kind
             .get(&(group, version, kind))
             .or_else(|| machinery.then(|| by_kind.get(&("meta.k8s.io", "v1", kind))).flatten())

@@ -74,9 +74,7 @@ pub fn decode(bytes: &[u8], schema: &Schema, validation: FieldValidation) -> Res
     };
     let mut reading = Reading::new(validation);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let read = Seed::root(schema, &mut reading)
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value));
+    let read = Seed::root(schema, &mut reading).deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
         Ok(value) => Ok(reading.finish(value, is_run_time(schema))),
         Err(refusal) => Err(explain(bytes, reading.error, &refusal)),

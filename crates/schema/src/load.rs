@@ -142,11 +142,7 @@ fn field(name: &'static str, mut columns: Columns<'static>) -> (u32, Field) {
         nullable: false,
         default,
         values,
-        patch: PatchStrategy {
-            merge: flags.contains('m'),
-            replace: flags.contains('p'),
-            retain_keys: flags.contains('k'),
-        },
+        patch: PatchStrategy { merge: flags.contains('m'), replace: flags.contains('p'), retain_keys: flags.contains('k') },
         merge_key,
     };
     (number, field)

@@ -54,9 +54,7 @@ fn has_form(schema: &Schema) -> bool {
     !schema.is_raw()
         && !matches!(
             schema,
-            Schema::Scalar(
-                Scalar::String | Scalar::Bool | Scalar::Int32 | Scalar::Int64 | Scalar::Float | Scalar::Bytes | Scalar::IntOrString
-            )
+            Schema::Scalar(Scalar::String | Scalar::Bool | Scalar::Int32 | Scalar::Int64 | Scalar::Float | Scalar::Bytes | Scalar::IntOrString)
         )
 }
 
@@ -104,13 +102,9 @@ fn is_unset(value: &Value, field: &Field) -> bool {
         (Value::Object(entries), Schema::Map(_)) => entries.is_empty(),
         (Value::String(text), Schema::Scalar(Scalar::String | Scalar::Bytes)) => text.is_empty(),
         (Value::Bool(on), Schema::Scalar(Scalar::Bool)) => !on,
-        (Value::Number(number), Schema::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Float)) => {
-            number.as_f64() == Some(0.0)
-        }
+        (Value::Number(number), Schema::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Float)) => number.as_f64() == Some(0.0),
         // An unset struct value is written as `{}` with its own constants inside; only `omitzero` hides it.
-        (Value::Object(_), Schema::Struct(_)) => {
-            field.presence == Presence::OmitZero && zero(&field.schema).as_ref() == Some(value)
-        }
+        (Value::Object(_), Schema::Struct(_)) => field.presence == Presence::OmitZero && zero(&field.schema).as_ref() == Some(value),
         _ => false,
     }
 }
@@ -123,9 +117,9 @@ fn written_when_unset(field: &Field) -> Option<Value> {
         // To encoding/json a struct is never empty, and these scalars are structs.
         Presence::OmitEmpty => match &field.schema {
             Schema::Struct(_) => zero(&field.schema),
-            Schema::Scalar(
-                Scalar::Quantity | Scalar::IntOrString | Scalar::Time | Scalar::MicroTime | Scalar::RawObject | Scalar::FieldsV1,
-            ) => zero(&field.schema),
+            Schema::Scalar(Scalar::Quantity | Scalar::IntOrString | Scalar::Time | Scalar::MicroTime | Scalar::RawObject | Scalar::FieldsV1) => {
+                zero(&field.schema)
+            }
             _ => None,
         },
         Presence::Always if field.pointer => Some(Value::Null),

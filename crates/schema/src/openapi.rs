@@ -167,10 +167,8 @@ impl Documents {
 
 /// What clients accept when they want [`Documents::v2_protobuf`]. client-go's `OpenAPISchema` sends the first and can read
 /// nothing else.
-pub const V2_PROTOBUF_ACCEPTED: [&str; 2] = [
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-];
+pub const V2_PROTOBUF_ACCEPTED: [&str; 2] =
+    ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"];
 
 /// The Content-Type of [`Documents::v2_protobuf`]. Go's parser refuses the form with `@`, which is no token character.
 pub const V2_PROTOBUF_CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";

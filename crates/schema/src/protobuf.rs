@@ -44,9 +44,7 @@ impl ProtobufError {
     /// Names the field that the error is under.
     fn under(self, name: &str) -> ProtobufError {
         match self {
-            ProtobufError::Value { path, reason } if path.is_empty() => {
-                ProtobufError::Value { path: name.to_owned(), reason }
-            }
+            ProtobufError::Value { path, reason } if path.is_empty() => ProtobufError::Value { path: name.to_owned(), reason },
             ProtobufError::Value { path, reason } => ProtobufError::Value { path: format!("{name}.{path}"), reason },
             other => other,
         }

@@ -87,12 +87,7 @@ impl Reader<'_> {
     }
 
     fn bad(&self, element: &str) -> TimeError {
-        TimeError(format!(
-            "parsing time {:?} as {:?}: cannot parse {:?} as {element:?}",
-            self.whole,
-            self.layout.text(),
-            self.rest
-        ))
+        TimeError(format!("parsing time {:?} as {:?}: cannot parse {:?} as {element:?}", self.whole, self.layout.text(), self.rest))
     }
 
     fn out_of_range(&self, what: &str) -> TimeError {
@@ -109,13 +104,7 @@ impl Reader<'_> {
         Ok(number.bytes().fold(0, |n, b| n * 10 + i64::from(b - b'0')))
     }
 
-    fn ranged(
-        &mut self,
-        width: usize,
-        element: &str,
-        range: std::ops::RangeInclusive<i64>,
-        what: &str,
-    ) -> Result<i64, TimeError> {
+    fn ranged(&mut self, width: usize, element: &str, range: std::ops::RangeInclusive<i64>, what: &str) -> Result<i64, TimeError> {
         let number = self.number(width, element)?;
         if range.contains(&number) { Ok(number) } else { Err(self.out_of_range(what)) }
     }
@@ -229,20 +218,14 @@ mod tests {
     #[test]
     fn complaints_are_gos() {
         let micro = ApiTime::parse("2024-01-01", Layout::Micros).unwrap_err().to_string();
-        assert_eq!(
-            micro,
-            r#"parsing time "2024-01-01" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "" as "T""#
-        );
+        assert_eq!(micro, r#"parsing time "2024-01-01" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "" as "T""#);
         assert_eq!(
             seconds("yesterday").unwrap_err(),
             r#"parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006""#
         );
         assert_eq!(seconds("2024-13-01T00:00:00Z").unwrap_err(), r#"parsing time "2024-13-01T00:00:00Z": month out of range"#);
         assert_eq!(seconds("2023-02-29T00:00:00Z").unwrap_err(), r#"parsing time "2023-02-29T00:00:00Z": day out of range"#);
-        assert_eq!(
-            seconds("2024-01-01T00:00:00Zulu").unwrap_err(),
-            r#"parsing time "2024-01-01T00:00:00Zulu": extra text: "ulu""#
-        );
+        assert_eq!(seconds("2024-01-01T00:00:00Zulu").unwrap_err(), r#"parsing time "2024-01-01T00:00:00Zulu": extra text: "ulu""#);
         assert!(seconds("2024-01-01T00:00:00").unwrap_err().ends_with(r#"cannot parse "" as "Z07:00""#));
         assert!(ApiTime::parse("2024-01-01T00:00:00Z", Layout::Micros).is_err());
         assert!(seconds("2024-01-01T00:00:é0Z").is_err(), "no panic inside a character");

@@ -20,8 +20,7 @@ use serde_json::Value;
 pub type Name = Cow<'static, str>;
 
 /// The definition behind [`Choice`].
-pub(crate) const JSON_SCHEMA_PROPS: &str =
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+pub(crate) const JSON_SCHEMA_PROPS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
 /// The type of one JSON value.
 #[derive(Clone, Debug)]

@@ -28,11 +28,7 @@ const SYSTEM_PRIORITIES: [(&str, i64, &str); 2] = [
         2_000_000_000,
         "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
     ),
-    (
-        "system-node-critical",
-        2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
-    ),
+    ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
 ];
 
 /// A step that failed; the ones before it are done, and running again does the rest.

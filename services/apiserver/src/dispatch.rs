@@ -10,8 +10,8 @@ use crate::registry::{Call, binding, collection, connect, create, delete, evicti
 use crate::request::{Answer, media};
 use crate::resource::{Resource, Target};
 use crate::respond::Reply;
-use crate::watch::{WatchContext, watch};
 use crate::reviews;
+use crate::watch::{WatchContext, watch};
 
 /// Answers a request whose path and method exist.
 pub async fn dispatch(call: &Call<'_>, method: &Method) -> Answer<Reply> {

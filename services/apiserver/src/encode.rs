@@ -89,7 +89,8 @@ impl Form {
                 self.encode(&partial_value(item, meta_version(beta))?)
             }
             View::PartialList { .. } => {
-                let message = format!("you requested PartialObjectMetadataList, but the requested object is not a list ({})", resource.go_type(false));
+                let message =
+                    format!("you requested PartialObjectMetadataList, but the requested object is not a list ({})", resource.go_type(false));
                 Err(Status::not_acceptable_because(message).into())
             }
             View::Table { beta } => {
@@ -229,7 +230,6 @@ impl Form {
     pub fn finish_json(&self, json: Vec<u8>) -> Bytes {
         if self.media.encoding == Encoding::Yaml { crate::respond::yaml(&json) } else { json.into() }
     }
-
 }
 
 /// Any value with apiVersion and kind, in any encoding.
@@ -250,7 +250,8 @@ pub fn encode_value(value: &Value, encoding: Encoding) -> Answer<Bytes> {
 
 /// Reads a stored value in the stored version.
 pub fn read(resource: &Resource, item: Item<'_>) -> Answer<Value> {
-    stored::decode(item.value, &resource.stored_api_version, resource.info().kind, item.revision).map_err(|error| Status::internal_error(error).into())
+    stored::decode(item.value, &resource.stored_api_version, resource.info().kind, item.revision)
+        .map_err(|error| Status::internal_error(error).into())
 }
 
 fn meta_version(beta: bool) -> &'static str {

@@ -10,8 +10,8 @@ use http::Method;
 use wheelhouse_kinds::kind::OtherVersion;
 use wheelhouse_kinds::registry::{Entry, Registry};
 use wheelhouse_kinds::{Kind, KindInfo, Scope, Subresource, Verb};
-use wheelhouse_meta::gvk::{GroupKind, GroupResource};
 use wheelhouse_meta::Status;
+use wheelhouse_meta::gvk::{GroupKind, GroupResource};
 use wheelhouse_schema::Schema;
 
 use crate::request::Answer;

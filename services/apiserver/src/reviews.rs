@@ -59,9 +59,7 @@ pub async fn token(call: &Call<'_>) -> Answer<Reply> {
 /// Upstream's components are processes of their own; here there is the store, and it is the replica itself.
 fn component_statuses(call: &Call<'_>) -> Answer<Reply> {
     let media = media::negotiate(call.headers, false)?;
-    let status = |name: &str| {
-        serde_json::json!({"metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]})
-    };
+    let status = |name: &str| serde_json::json!({"metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]});
     let names = ["controller-manager", "etcd-0", "scheduler"];
     let answer: Value = if call.name().is_empty() {
         let items: Vec<Value> = names.iter().map(|name| status(name)).collect();

@@ -37,10 +37,10 @@ use crate::discovery::Documents;
 use crate::leases::EventLeases;
 use crate::metrics::ServerMetrics;
 use crate::registry::Call;
+use crate::request::Answer;
 use crate::request::media;
 use crate::request::path::{RequestInfo, is_mutating};
 use crate::request::query::Query;
-use crate::request::Answer;
 use crate::resource::Catalogue;
 use crate::respond::{Reply, status_response};
 use crate::security::{AuditTrail, Exchange, Security};
@@ -322,4 +322,3 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
 }
-

@@ -45,7 +45,10 @@ pub struct Storage {
 pub enum Records {
     Snapshot(Snapshot),
     /// Read from history, in key order.
-    History { revision: Revision, records: Vec<Arc<KeyValue>> },
+    History {
+        revision: Revision,
+        records: Vec<Arc<KeyValue>>,
+    },
 }
 
 /// Why a read at an exact revision failed.
@@ -149,9 +152,7 @@ impl Records {
     pub fn range<'a>(&'a self, start: &'a [u8], end: &'a [u8]) -> Box<dyn Iterator<Item = &'a Arc<KeyValue>> + Send + 'a> {
         match self {
             Records::Snapshot(snapshot) => Box::new(snapshot.range(start, Some(end))),
-            Records::History { records, .. } => {
-                Box::new(records.iter().filter(move |kv| &kv.key[..] >= start && &kv.key[..] < end))
-            }
+            Records::History { records, .. } => Box::new(records.iter().filter(move |kv| &kv.key[..] >= start && &kv.key[..] < end)),
         }
     }
 }

@@ -121,7 +121,6 @@ impl Meta {
     }
 }
 
-
 /// The labels of a stored value. An unreadable value has none: it is found and reported when it is read as a whole.
 pub fn labels(value: &[u8]) -> BTreeMap<String, String> {
     #[derive(Default, Deserialize)]

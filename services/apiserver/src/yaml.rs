@@ -145,7 +145,9 @@ fn is_plain(string: &str) -> bool {
     let safe = |c: char| !c.is_control() && c != '\n';
     !string.is_empty()
         && string.chars().all(safe)
-        && !string.starts_with(|c: char| " -?:,[]{}#&*!|>'\"%@`".contains(c) && !(matches!(c, '-' | '?' | ':') && string.len() > 1 && !string[1..].starts_with(' ')))
+        && !string.starts_with(|c: char| {
+            " -?:,[]{}#&*!|>'\"%@`".contains(c) && !(matches!(c, '-' | '?' | ':') && string.len() > 1 && !string[1..].starts_with(' '))
+        })
         && !string.ends_with([' ', ':'])
         && !string.contains(": ")
         && !string.contains(" #")
@@ -164,9 +166,7 @@ fn reads_as_other(string: &str) -> bool {
         return false;
     }
     let plain_number = number.replace('_', "");
-    plain_number.parse::<f64>().is_ok()
-        || ["0x", "0b", "0o"].iter().any(|prefix| number.to_ascii_lowercase().starts_with(prefix))
-        || is_time(string)
+    plain_number.parse::<f64>().is_ok() || ["0x", "0b", "0o"].iter().any(|prefix| number.to_ascii_lowercase().starts_with(prefix)) || is_time(string)
 }
 
 /// `2024-01-01`, alone or with a time of day.
@@ -196,7 +196,44 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let texts = ["", " ", "a", "-", "- a", "-a", "?", ":", "a:", "#", "a #b", "1e3", "0x1", "1_000", "~", "é", "\t", "\u{1}", "a\n", "\n", "a\n\nb\n\n", " a\nb", "*x", "&x", "{", "}", "'", "\"", "|", "%", "@", "2024-01-01", "Yes", ".5", "+1", "a\\b"];
+        let texts = [
+            "",
+            " ",
+            "a",
+            "-",
+            "- a",
+            "-a",
+            "?",
+            ":",
+            "a:",
+            "#",
+            "a #b",
+            "1e3",
+            "0x1",
+            "1_000",
+            "~",
+            "é",
+            "\t",
+            "\u{1}",
+            "a\n",
+            "\n",
+            "a\n\nb\n\n",
+            " a\nb",
+            "*x",
+            "&x",
+            "{",
+            "}",
+            "'",
+            "\"",
+            "|",
+            "%",
+            "@",
+            "2024-01-01",
+            "Yes",
+            ".5",
+            "+1",
+            "a\\b",
+        ];
         for text in texts {
             let value = json!({"k": text, "l": [text]});
             let read: Value = serde_norway::from_str(&to_string(&value)).unwrap_or_else(|error| panic!("{text:?}: {error}: {}", to_string(&value)));

@@ -78,7 +78,8 @@ const TYPES: &[&str] = &[
     "text/plain; charset=\"",
 ];
 
-const ACCEPTS: &[&str] = &["", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/vnd.kubernetes.protobuf", "application/yaml", ";;;,,q=x", "*/*;q=nan"];
+const ACCEPTS: &[&str] =
+    &["", "application/json;as=Table;v=v1;g=meta.k8s.io", "application/vnd.kubernetes.protobuf", "application/yaml", ";;;,,q=x", "*/*;q=nan"];
 
 #[tokio::test]
 async fn nothing_breaks_the_server() {

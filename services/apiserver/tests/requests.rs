@@ -101,7 +101,9 @@ async fn pages_show_one_revision_and_expire() {
 async fn watches_follow_objects_into_and_out_of_a_selection() {
     let h = Harness::start().await;
     h.post(MAPS, &map("a", "in")).await;
-    let mut events = h.watch(&format!("{MAPS}?watch=1&labelSelector=l%3Din&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")).await;
+    let mut events = h
+        .watch(&format!("{MAPS}?watch=1&labelSelector=l%3Din&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"))
+        .await;
     assert_eq!(events.summary().await, ("ADDED".into(), "a".into()));
     let mark = events.next().await.unwrap();
     assert_eq!((&mark["type"], &mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"]), (&json!("BOOKMARK"), &json!("true")));
@@ -132,9 +134,7 @@ async fn a_watch_from_lost_history_says_so() {
 async fn two_services_never_hold_one_address() {
     let h = Harness::start().await;
     let path = "/api/v1/namespaces/default/services";
-    let service = |name: &str| {
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"clusterIP": "10.96.5.5", "ports": [{"port": 80}]}})
-    };
+    let service = |name: &str| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"clusterIP": "10.96.5.5", "ports": [{"port": 80}]}});
     assert_eq!(h.post(path, &service("one")).await.code, 201);
     let refused = h.post(path, &service("two")).await;
     assert_eq!(refused.code, 422);
@@ -161,7 +161,18 @@ async fn users_are_held_to_their_rights_and_to_the_limits() {
 #[tokio::test]
 async fn documents_are_served_to_clients_that_do_not_have_them() {
     let h = Harness::start().await;
-    for path in ["/api", "/apis", "/api/v1", "/apis/rbac.authorization.k8s.io/v1", "/version", "/openapi/v3", "/openapi/v3/api/v1", "/", "/metrics", "/openid/v1/jwks"] {
+    for path in [
+        "/api",
+        "/apis",
+        "/api/v1",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "/version",
+        "/openapi/v3",
+        "/openapi/v3/api/v1",
+        "/",
+        "/metrics",
+        "/openid/v1/jwks",
+    ] {
         assert_eq!(h.get(path).await.code, 200, "{path}");
     }
     assert_eq!(h.get("/readyz?verbose").await.text.split(|b| *b == b'\n').next(), Some(&b"[+]ping ok"[..]));

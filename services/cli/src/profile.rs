@@ -58,8 +58,7 @@ impl Config {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let temporary = path.with_extension(format!("json.{}", std::process::id()));
         let text = serde_json::to_vec_pretty(self).expect("profiles are plain data");
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary).map_err(failed)?;
+        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary).map_err(failed)?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(failed)?;
         std::fs::rename(&temporary, &path).map_err(failed)?;
         Ok(path)

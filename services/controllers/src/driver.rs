@@ -141,11 +141,7 @@ impl Driver {
 
     fn decide(&self, key: &Key, view: &View, running: &mut Running) -> Plan {
         let none = EffectOutcomes::new();
-        let cx = Context {
-            now: self.clock.now(),
-            failure: running.failures.get(key),
-            effects: running.outcomes.get(key).unwrap_or(&none),
-        };
+        let cx = Context { now: self.clock.now(), failure: running.failures.get(key), effects: running.outcomes.get(key).unwrap_or(&none) };
         let mut plan = self.reconciler.reconcile(key, view, &cx, running.memory.as_mut());
         if plan.operations.len() > MAX_OPERATIONS {
             warn!(controller = self.name(), %key, operations = plan.operations.len(), "a plan is over the limit and is cut");

@@ -120,10 +120,13 @@ fn collect(record: &Record, view: &View) -> Plan {
     }
     let waiting = owners.iter().any(|owner| matches!(owner, Owner::Waiting(_)));
     if owners.iter().any(|owner| matches!(owner, Owner::Present)) {
-        let gone: Vec<&str> = owners.iter().filter_map(|owner| match owner {
-            Owner::Present => None,
-            Owner::Waiting(o) | Owner::Absent(o) => Some(o.uid.as_str()),
-        }).collect();
+        let gone: Vec<&str> = owners
+            .iter()
+            .filter_map(|owner| match owner {
+                Owner::Present => None,
+                Owner::Waiting(o) | Owner::Absent(o) => Some(o.uid.as_str()),
+            })
+            .collect();
         if !gone.is_empty() {
             plan.operations.push(without_owners(record, &gone));
         }
@@ -213,7 +216,10 @@ mod tests {
     }
 
     fn owned(name: &str, owner: &str) -> String {
-        object(name, &format!(r#","ownerReferences":[{{"apiVersion":"v1","kind":"ConfigMap","name":"{owner}","uid":"u-{owner}","blockOwnerDeletion":true}}]"#))
+        object(
+            name,
+            &format!(r#","ownerReferences":[{{"apiVersion":"v1","kind":"ConfigMap","name":"{owner}","uid":"u-{owner}","blockOwnerDeletion":true}}]"#),
+        )
     }
 
     fn ending(name: &str, finalizer: &str) -> String {
@@ -242,9 +248,15 @@ mod tests {
 
     #[test]
     fn one_living_owner_is_enough() {
-        let both = object("child", r#","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"u-gone"},{"apiVersion":"v1","kind":"ConfigMap","name":"here","uid":"u-here"}]"#);
+        let both = object(
+            "child",
+            r#","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"u-gone"},{"apiVersion":"v1","kind":"ConfigMap","name":"here","uid":"u-here"}]"#,
+        );
         let world = World::new().with(&object("here", "")).with(&both);
-        assert_eq!(plan(&world, "child"), [r#"patch a/child {"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"here","uid":"u-here"}]}"#]);
+        assert_eq!(
+            plan(&world, "child"),
+            [r#"patch a/child {"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"here","uid":"u-here"}]}"#]
+        );
     }
 
     #[test]

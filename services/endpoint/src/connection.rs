@@ -86,7 +86,14 @@ async fn refuse(client: &mut TcpStream, answer: &[u8], result: &'static str) -> 
     result
 }
 
-async fn pass_on(endpoint: &Arc<Endpoint>, admitted: &mut Admitted, route: &Route, mut client: TcpStream, address: SocketAddr, hello: &[u8]) -> &'static str {
+async fn pass_on(
+    endpoint: &Arc<Endpoint>,
+    admitted: &mut Admitted,
+    route: &Route,
+    mut client: TcpStream,
+    address: SocketAddr,
+    hello: &[u8],
+) -> &'static str {
     for candidate in endpoint.candidates(route) {
         match reach(&candidate, &client, address, hello).await {
             Ok((replica, answer)) => {

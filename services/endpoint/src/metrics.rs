@@ -37,7 +37,8 @@ impl EndpointMetrics {
     /// Bytes of one cluster, from clients and to clients.
     pub fn bytes(&self, cluster: &ClusterId) -> (Counter, Counter) {
         let help = "Bytes carried.";
-        let of = |direction| self.metrics.counter("wheelhouse_endpoint_bytes_total", help, &[("cluster", cluster.as_str()), ("direction", direction)]);
+        let of =
+            |direction| self.metrics.counter("wheelhouse_endpoint_bytes_total", help, &[("cluster", cluster.as_str()), ("direction", direction)]);
         (of("in"), of("out"))
     }
 

@@ -38,9 +38,17 @@ const QUEUE: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     #[error("the table {path} cannot be read")]
-    Read { path: PathBuf, #[source] source: io::Error },
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("the table {path} is malformed")]
-    Malformed { path: PathBuf, #[source] source: serde_json::Error },
+    Malformed {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
 }
 
 const FILE: &str = "routes.json";

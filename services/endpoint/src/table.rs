@@ -179,7 +179,15 @@ mod tests {
         assert_eq!(Route::of("system.wheelhouse.internal", base).map(|r| r.cluster), Some(ClusterId::system()));
         assert_eq!(Route::of("etcd.c-aaaaaaaaaa.wheelhouse.internal", base), Some(any()));
         assert_eq!(Route::of("r12.c-aaaaaaaaaa.wheelhouse.internal", base).and_then(|r| r.replica), Some(ReplicaId(12)));
-        for bad in ["wheelhouse.internal", "x.wheelhouse.internal", "r0.c-aaaaaaaaaa.wheelhouse.internal", "r+1.c-aaaaaaaaaa.wheelhouse.internal", "c-aaaaaaaaaawheelhouse.internal", "a.r1.c-aaaaaaaaaa.wheelhouse.internal", "c-aaaaaaaaaa.other"] {
+        for bad in [
+            "wheelhouse.internal",
+            "x.wheelhouse.internal",
+            "r0.c-aaaaaaaaaa.wheelhouse.internal",
+            "r+1.c-aaaaaaaaaa.wheelhouse.internal",
+            "c-aaaaaaaaaawheelhouse.internal",
+            "a.r1.c-aaaaaaaaaa.wheelhouse.internal",
+            "c-aaaaaaaaaa.other",
+        ] {
             assert_eq!(Route::of(bad, base), None, "{bad}");
         }
     }

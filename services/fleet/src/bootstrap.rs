@@ -53,7 +53,8 @@ pub fn hosted_cluster() -> Vec<Wanted> {
 /// In the system cluster.
 pub fn system_cluster() -> Vec<Wanted> {
     let service_account = |name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"});
-    let controllers = json!([service_account("fleet-cluster-controller"), service_account("fleet-host-controller"), service_account("fleet-tenant-controller")]);
+    let controllers =
+        json!([service_account("fleet-cluster-controller"), service_account("fleet-host-controller"), service_account("fleet-tenant-controller")]);
     let all = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}});
     vec![

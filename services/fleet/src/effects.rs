@@ -43,7 +43,9 @@ impl EffectHandler for FleetEffects {
     async fn run(&self, effect: &Effect) -> Result<Value, String> {
         match effect.kind {
             EffectKind::IssueClusterKeys => self.issue(&effect.input).await,
-            EffectKind::ProveReady => tokio::time::timeout(PROOF_TIME, self.prove(&effect.input)).await.unwrap_or_else(|_| Err("the endpoint did not answer in time".to_owned())),
+            EffectKind::ProveReady => tokio::time::timeout(PROOF_TIME, self.prove(&effect.input))
+                .await
+                .unwrap_or_else(|_| Err("the endpoint did not answer in time".to_owned())),
         }
     }
 }

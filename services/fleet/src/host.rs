@@ -64,7 +64,13 @@ impl Reconciler for HostReconciler {
         let reading = Reading { kind: READY, status: None, reason: reason::HEARTBEAT_MISSED, message: message.clone() };
         if conditions::set(&mut conditions, reading, host.generation(), cx.now) {
             let patch = json!({"metadata": {"resourceVersion": host.metadata.resource_version}, "status": {"conditions": conditions}});
-            plan.operations.push(Operation::Patch { resource: HOSTS, key: key.clone(), subresource: "status", strategy: PatchStrategy::Merge, patch });
+            plan.operations.push(Operation::Patch {
+                resource: HOSTS,
+                key: key.clone(),
+                subresource: "status",
+                strategy: PatchStrategy::Merge,
+                patch,
+            });
             plan.events.push(EventNote {
                 api_version: wheelhouse_kinds::fleet::API_VERSION.to_owned(),
                 kind: "Host".to_owned(),

@@ -74,7 +74,8 @@ pub fn place(wanted: Wanted<'_>, hosts: &[HostFacts], now: Timestamp) -> Placeme
 
     let taken: BTreeSet<&HostName> = wanted.members.iter().filter(|m| !wanted.lost.contains(&m.replica_id)).map(|m| &m.host).collect();
     let mut free: Vec<&HostFacts> = hosts.iter().filter(|h| h.takes_replicas && !h.evacuates && !taken.contains(&h.name)).collect();
-    let mut placement = Placement { members: kept, last_replica_id: wanted.last_replica_id, missing: None, look_again: look_again(wanted.members, &facts, now) };
+    let mut placement =
+        Placement { members: kept, last_replica_id: wanted.last_replica_id, missing: None, look_again: look_again(wanted.members, &facts, now) };
     let mut chosen = Vec::new();
     while placement.members.len() + chosen.len() < wanted.replicas && !free.is_empty() {
         let zones = |h: &HostFacts| {
@@ -210,7 +211,8 @@ mod tests {
     fn the_system_cluster_is_founded_alone() {
         let small = |before: &str, on: &str| {
             let members = members(before);
-            let wanted = Wanted { replicas: 3, members: &members, last_replica_id: members.len() as u64, lost: &[], leader: None, starts_small: true };
+            let wanted =
+                Wanted { replicas: 3, members: &members, last_replica_id: members.len() as u64, lost: &[], leader: None, starts_small: true };
             show(&place(wanted, &hosts(on), NOW))
         };
         assert_eq!(small("", "a1 b2"), "1a");

@@ -34,7 +34,8 @@ impl Reconciler for TenantReconciler {
 
     fn triggers(&self) -> Vec<Trigger> {
         let of_namespace = |_: &View, change: &ObjectChange| tenant_of_namespace(&change.reference.key.name).map(Key::cluster).into_iter().collect();
-        let of_cluster = |_: &View, change: &ObjectChange| tenant_of_namespace(&change.reference.key.namespace).map(Key::cluster).into_iter().collect();
+        let of_cluster =
+            |_: &View, change: &ObjectChange| tenant_of_namespace(&change.reference.key.namespace).map(Key::cluster).into_iter().collect();
         vec![
             Trigger::itself(TENANTS),
             Trigger { resource: NAMESPACES, keys: of_namespace },
@@ -87,7 +88,12 @@ impl Reconciler for TenantReconciler {
         status.observed_generation = tenant.generation();
         status.clusters = view.records(&CLUSTERS, Some(&namespace)).count() as i64;
         let (ready, why) = if tenant.spec.suspended { (false, reason::SUSPENDED) } else { (true, reason::SETTLED) };
-        conditions::set(&mut status.conditions, Reading { kind: READY, status: Some(ready), reason: why, message: String::new() }, tenant.generation(), cx.now);
+        conditions::set(
+            &mut status.conditions,
+            Reading { kind: READY, status: Some(ready), reason: why, message: String::new() },
+            tenant.generation(),
+            cx.now,
+        );
         if tenant.status.as_ref() != Some(&status) {
             plan.operations.push(patch("status", json!({"metadata": {"uid": tenant.uid()}, "status": status})));
         }

@@ -24,8 +24,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use wheelhouse_base::{ClusterId, HostName};
 use wheelhouse_base::routes::KnownHost;
+use wheelhouse_base::{ClusterId, HostName};
 use wheelhouse_kinds::fleet::control_plane_replica::ReplicaSpec;
 use wheelhouse_kinds::fleet::host::HostAddresses;
 use wheelhouse_pki::{Authority, ClusterBundle, SealingKey};
@@ -33,9 +33,17 @@ use wheelhouse_pki::{Authority, ClusterBundle, SealingKey};
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     #[error("{path} cannot be read")]
-    Read { path: PathBuf, #[source] source: io::Error },
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("{path} cannot be written")]
-    Write { path: PathBuf, #[source] source: io::Error },
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("{path} is malformed: {reason}")]
     Malformed { path: PathBuf, reason: String },
     #[error("{0} already holds a host")]

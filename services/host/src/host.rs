@@ -217,7 +217,8 @@ impl Host {
                     return false;
                 }
             };
-            let stored: BTreeMap<String, Stored> = files.iter().map(|(n, f)| (n.clone(), Stored { spec: f.spec.clone(), uid: f.uid.clone() })).collect();
+            let stored: BTreeMap<String, Stored> =
+                files.iter().map(|(n, f)| (n.clone(), Stored { spec: f.spec.clone(), uid: f.uid.clone() })).collect();
             let known: BTreeSet<String> = self.replicas.lock().keys().cloned().collect();
             let actions = plan(orders.as_ref(), &stored, &known);
             if actions.is_empty() {
@@ -347,4 +348,3 @@ impl Host {
         }
     }
 }
-

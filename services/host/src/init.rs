@@ -6,8 +6,8 @@ use anyhow::Context;
 use wheelhouse_base::{Clock, ClusterId, ReplicaId, SystemClock};
 use wheelhouse_fleet::bootstrap::{self, TENANT_API_USER};
 use wheelhouse_fleet::names::{CLUSTER_ADMINS_GROUP, OPERATORS_GROUP};
-use wheelhouse_kinds::fleet::control_plane_replica::{ClusterRef, ReplicaSpec};
 use wheelhouse_kinds::fleet::cluster::{ClusterKind, Member};
+use wheelhouse_kinds::fleet::control_plane_replica::{ClusterRef, ReplicaSpec};
 use wheelhouse_kinds::fleet::host::HostAddresses;
 use wheelhouse_kinds::fleet::{ControlPlaneReplica, SYSTEM_NAMESPACE};
 use wheelhouse_kinds::kind::TypedKind;
@@ -53,7 +53,8 @@ pub fn init(flags: &Init) -> anyhow::Result<()> {
     directory.write_keys(&authority, &keys)?;
     identity::issue(&directory, &authority, &host, now)?;
 
-    let bundle = ClusterBundle::with_authority(ClusterId::system(), &authority, &RsaKey::generate()?, now).context("making the system cluster's keys")?;
+    let bundle =
+        ClusterBundle::with_authority(ClusterId::system(), &authority, &RsaKey::generate()?, now).context("making the system cluster's keys")?;
     let founder = Member { replica_id: ReplicaId(1), host: host.name.clone() };
     let mut cluster = bootstrap::system_cluster_object(founder.clone());
     ClusterKind::default(&mut cluster);
@@ -73,7 +74,11 @@ pub fn init(flags: &Init) -> anyhow::Result<()> {
     let name = ControlPlaneReplica::object_name(&spec.cluster_id, spec.replica_id);
     directory.write_replica(&name, &ReplicaFile::new(spec, String::new(), &bundle, &keys)?)?;
     directory.write_hosts(&[host.known()])?;
-    for (kind, file) in [(CredentialKind::Endpoint, "credentials/endpoint"), (CredentialKind::TenantApi, "credentials/tenant-api.kubeconfig"), (CredentialKind::Operator, "credentials/operator.kubeconfig")] {
+    for (kind, file) in [
+        (CredentialKind::Endpoint, "credentials/endpoint"),
+        (CredentialKind::TenantApi, "credentials/tenant-api.kubeconfig"),
+        (CredentialKind::Operator, "credentials/operator.kubeconfig"),
+    ] {
         credentials(&directory, &authority, &host, kind, &directory.path(file))?;
     }
     directory.write_host(&host)?;
@@ -88,7 +93,8 @@ pub fn credentials(directory: &Directory, authority: &Authority, host: &HostFile
         CredentialKind::Operator => Subject::new("wheelhouse:operator", &[OPERATORS_GROUP]),
         CredentialKind::ClusterAdmin => anyhow::bail!("a cluster's administrator is certified by the cluster's own authority"),
     };
-    let leaf = Leaf { subject: subject.clone(), alt_names: vec![], usage: Usage::Client, validity: Validity::lasting(SystemClock.now(), CREDENTIAL_LIFE) };
+    let leaf =
+        Leaf { subject: subject.clone(), alt_names: vec![], usage: Usage::Client, validity: Validity::lasting(SystemClock.now(), CREDENTIAL_LIFE) };
     let (certificate, key) = authority.issue_with_key(&leaf)?;
     let parent = if kind == CredentialKind::Endpoint { Some(out) } else { out.parent() };
     if let Some(parent) = parent {

@@ -40,7 +40,11 @@ const EXCHANGE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     #[error("{address} cannot be reached")]
-    Connect { address: String, #[source] source: io::Error },
+    Connect {
+        address: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("{address} shows no certificate authority with the hash {hash}")]
     Hash { address: String, hash: String },
     #[error("the host refused: {0}")]
@@ -94,7 +98,12 @@ pub struct Registrar {
 
 impl Registrar {
     /// One exchange with a stranger. `hosts` are those known now; `learn` is told the new one.
-    pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, hosts: Vec<KnownHost>, learn: impl FnOnce(KnownHost)) -> io::Result<()> {
+    pub async fn serve(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        hosts: Vec<KnownHost>,
+        learn: impl FnOnce(KnownHost),
+    ) -> io::Result<()> {
         let exchange = async {
             let request: Request = serde_json::from_slice(&read_message(&mut stream).await?)?;
             let answer = match self.decide(&request, hosts, SystemClock.now()) {
@@ -224,7 +233,11 @@ mod tests {
             clients_listen: listen,
             peers_listen: listen,
             metrics_listen: listen,
-            addresses: wheelhouse_kinds::fleet::host::HostAddresses { clients: format!("{name}:1"), peers: format!("{name}:2"), metrics: String::new() },
+            addresses: wheelhouse_kinds::fleet::host::HostAddresses {
+                clients: format!("{name}:1"),
+                peers: format!("{name}:2"),
+                metrics: String::new(),
+            },
         }
     }
 

@@ -26,15 +26,32 @@ pub struct Stored {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Fetch the keys and write the file; starting follows in the next round.
-    Adopt { name: String, spec: ReplicaSpec, uid: String },
+    Adopt {
+        name: String,
+        spec: ReplicaSpec,
+        uid: String,
+    },
     /// The orders changed: keep them, and tell the running replica.
-    Update { name: String, spec: ReplicaSpec, uid: String },
-    Start { name: String },
-    Stop { name: String },
+    Update {
+        name: String,
+        spec: ReplicaSpec,
+        uid: String,
+    },
+    Start {
+        name: String,
+    },
+    Stop {
+        name: String,
+    },
     /// Stop, destroy data and keys; take the finalizer off if there is still an object.
-    Destroy { name: String, release: bool },
+    Destroy {
+        name: String,
+        release: bool,
+    },
     /// Nothing is here any more: only the finalizer is left to take off.
-    Release { name: String },
+    Release {
+        name: String,
+    },
 }
 
 /// One round. Repeating it after the actions were carried out plans nothing.

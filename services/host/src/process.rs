@@ -53,7 +53,8 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     let tasks = Tasks::new(format!("host {}", file.name));
 
     let listen = |address| async move { TcpListener::bind(address).await.with_context(|| format!("listening on {address}")) };
-    let (clients_listener, peers_listener, status_listener) = (listen(file.clients_listen).await?, listen(file.peers_listen).await?, listen(file.metrics_listen).await?);
+    let (clients_listener, peers_listener, status_listener) =
+        (listen(file.clients_listen).await?, listen(file.peers_listen).await?, listen(file.metrics_listen).await?);
 
     let mut hosts = directory.hosts()?;
     hosts.retain(|h| h.name != file.name);
@@ -62,7 +63,12 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     let peer_tls = tls::client_config(&authority.certificate_pem(), Some(certificate.clone()), &[transport::ALPN])?;
     let transport = MtlsTransport::new(routes.clone(), file.base_domain.clone(), peer_tls, tasks.clone());
     let disk = HostDisk::open(&directory.path("db")).context("opening the disk")?;
-    let parts = ReplicationParts { host: file.name.clone(), disk: Arc::clone(&disk), transport: Arc::new(Frames(Arc::clone(&transport))), clock: Arc::new(SystemClock) };
+    let parts = ReplicationParts {
+        host: file.name.clone(),
+        disk: Arc::clone(&disk),
+        transport: Arc::new(Frames(Arc::clone(&transport))),
+        clock: Arc::new(SystemClock),
+    };
     let groups = GroupManager::new(parts);
     let system = Client::new(SystemTransport::new(directory.clone(), routes.clone(), file.base_domain.clone())).user_agent("wheelhouse-host");
     let host = Host::new(HostParts {
@@ -163,7 +169,9 @@ fn follow_assignments(
         field_selector: format!("spec.host={host}"),
     };
     follow(resource, tasks.stop_signal(), move |objects: &BTreeMap<String, ControlPlaneReplica>| {
-        let of = |(name, r): (&String, &ControlPlaneReplica)| (name.clone(), Assigned { spec: r.spec.clone(), uid: r.uid().to_owned(), deleting: r.is_deleting() });
+        let of = |(name, r): (&String, &ControlPlaneReplica)| {
+            (name.clone(), Assigned { spec: r.spec.clone(), uid: r.uid().to_owned(), deleting: r.is_deleting() })
+        };
         let fresh = Some(objects.iter().map(of).collect());
         assigned.send_if_modified(|old| std::mem::replace(old, fresh.clone()) != fresh);
     })
@@ -172,7 +180,9 @@ fn follow_assignments(
 fn follow_hosts(client: Client, host: Arc<Host>, tasks: &Tasks) -> impl Future<Output = ()> + Send + use<> {
     let resource = Resource { client, group: GROUP, version: VERSION, plural: "hosts", namespace: "", field_selector: String::new() };
     follow(resource, tasks.stop_signal(), move |objects: &BTreeMap<String, HostObject>| {
-        let known = |h: &HostObject| Some(KnownHost { name: h.name().parse().ok()?, clients: h.spec.addresses.clients.clone(), peers: h.spec.addresses.peers.clone() });
+        let known = |h: &HostObject| {
+            Some(KnownHost { name: h.name().parse().ok()?, clients: h.spec.addresses.clients.clone(), peers: h.spec.addresses.peers.clone() })
+        };
         let mut hosts: Vec<KnownHost> = objects.values().filter_map(known).collect();
         // Before this host has registered, the list may lack hosts that it was told of when it joined.
         if !hosts.iter().any(|h| h.name == host.file.name) {

@@ -106,7 +106,13 @@ impl Replica {
         }
     }
 
-    fn around(host: &Arc<Host>, spec: ReplicaSpec, bundle: ClusterBundle, store: ReplicatedStore, services: ServiceNetwork) -> Result<Arc<Self>, ReplicaError> {
+    fn around(
+        host: &Arc<Host>,
+        spec: ReplicaSpec,
+        bundle: ClusterBundle,
+        store: ReplicatedStore,
+        services: ServiceNetwork,
+    ) -> Result<Arc<Self>, ReplicaError> {
         let id = store.id().clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let shared_store: Arc<dyn Store> = Arc::new(store.clone());

@@ -42,7 +42,8 @@ pub async fn run(flags: &StoreOnly) -> anyhow::Result<()> {
     std::fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
     let host: HostName = "local".parse().context("a constant name")?;
     let disk = HostDisk::open(&path.join("db")).context("opening the disk")?;
-    let groups = GroupManager::new(HostParts { host: host.clone(), disk: Arc::clone(&disk), transport: Arc::new(NoPeers), clock: Arc::new(SystemClock) });
+    let groups =
+        GroupManager::new(HostParts { host: host.clone(), disk: Arc::clone(&disk), transport: Arc::new(NoPeers), clock: Arc::new(SystemClock) });
     let id = GroupId::new(ClusterId::system(), ReplicaId(1));
     let start = Start::Found { voters: vec![(id.replica, host)] };
     let spec = ReplicaSpec { cluster: id.cluster.clone(), replica: id.replica, key: data_key(&path)?, start };

@@ -65,7 +65,8 @@ impl SystemTransport {
         if let Some(transport) = state.transports.get(address) {
             return Ok(Arc::clone(transport));
         }
-        let key = rustls::pki_types::pem::PemObject::from_pem_slice(read("tls.key")?.as_bytes()).map_err(|_| unusable("tls.key is malformed".into()))?;
+        let key =
+            rustls::pki_types::pem::PemObject::from_pem_slice(read("tls.key")?.as_bytes()).map_err(|_| unusable("tls.key is malformed".into()))?;
         let chain = certificates(&state.certificate).ok_or_else(|| unusable("tls.crt is malformed".into()))?;
         let roots = certificates(&read("ca.crt")?).ok_or_else(|| unusable("ca.crt is malformed".into()))?;
         let target = Target { address: address.to_owned(), server_name: peers_server_name(&self.base_domain) };

@@ -148,7 +148,11 @@ fn pod_errors(range: &Value, pod: &Value) -> Vec<String> {
         match bounds.kind {
             "Container" => {
                 for container in ["containers", "initContainers"].into_iter().flat_map(|list| containers(pod, list)) {
-                    bounds.check(&resources::read(&container["resources"]["requests"]), &resources::read(&container["resources"]["limits"]), &mut errors);
+                    bounds.check(
+                        &resources::read(&container["resources"]["requests"]),
+                        &resources::read(&container["resources"]["limits"]),
+                        &mut errors,
+                    );
                 }
             }
             "Pod" => bounds.check(&resources::of_pod(pod, "requests"), &resources::of_pod(pod, "limits"), &mut errors),

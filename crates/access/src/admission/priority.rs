@@ -18,7 +18,9 @@ pub(super) fn mutate(request: &Request<'_>, pod: &mut Value, lookups: &dyn Looku
         Operation::Update => {
             // An update that leaves the fields out keeps them; changes are refused by validation.
             for key in ["priority", "preemptionPolicy"] {
-                if pod["spec"][key].is_null() && let Some(old) = request.old.map(|old| &old["spec"][key]).filter(|v| !v.is_null()) {
+                if pod["spec"][key].is_null()
+                    && let Some(old) = request.old.map(|old| &old["spec"][key]).filter(|v| !v.is_null())
+                {
                     pod["spec"][key] = old.clone();
                 }
             }

@@ -245,7 +245,9 @@ fn scope_matches(selector: &Value, pod: &Value) -> bool {
 
 fn is_best_effort(pod: &Value) -> bool {
     let states = |object: &Value| {
-        ["requests", "limits"].iter().any(|part| resources::read(&object["resources"][part]).iter().any(|(name, q)| matches!(name.as_str(), "cpu" | "memory") && !q.is_zero()))
+        ["requests", "limits"]
+            .iter()
+            .any(|part| resources::read(&object["resources"][part]).iter().any(|(name, q)| matches!(name.as_str(), "cpu" | "memory") && !q.is_zero()))
     };
     !states(&pod["spec"]) && !["containers", "initContainers"].into_iter().flat_map(|list| containers(pod, list)).any(states)
 }

@@ -69,5 +69,6 @@ fn find(request: &Request<'_>, pod: &Value, lookups: &dyn Lookups) -> Answer<Opt
 
 fn same_quantities(a: &serde_json::Map<String, Value>, b: &Value) -> bool {
     let quantity = |v: &Value| wheelhouse_meta::quantity::Quantity::from_json(v).ok();
-    b.as_object().is_some_and(|b| a.len() == b.len() && a.iter().all(|(key, value)| b.get(key).is_some_and(|other| quantity(value) == quantity(other))))
+    b.as_object()
+        .is_some_and(|b| a.len() == b.len() && a.iter().all(|(key, value)| b.get(key).is_some_and(|other| quantity(value) == quantity(other))))
 }

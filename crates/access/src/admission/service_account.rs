@@ -95,7 +95,9 @@ fn validate_mirror(request: &Request<'_>, pod: &Value) -> Answer<()> {
     }
     let volumes = containers(pod, "volumes");
     let sources = |v: &Value| v["projected"]["sources"].as_array().cloned().unwrap_or_default();
-    if volumes.iter().any(|v| v["secret"].is_object() || sources(v).iter().any(|s| s["secret"].is_object())) || !secret_references(pod, true).is_empty() {
+    if volumes.iter().any(|v| v["secret"].is_object() || sources(v).iter().any(|s| s["secret"].is_object()))
+        || !secret_references(pod, true).is_empty()
+    {
         return refuse("a mirror pod may not reference secrets");
     }
     if volumes.iter().any(|v| sources(v).iter().any(|s| s["serviceAccountToken"].is_object())) {
@@ -179,7 +181,8 @@ fn secret_references(pod: &Value, ephemeral: bool) -> Vec<(String, String)> {
 fn limit_secrets(account: &Value, pod: &Value, ephemeral: bool) -> Result<(), String> {
     let listed = |key: &str, name: &str| account[key].as_array().is_some_and(|l| l.iter().any(|s| text(s, "name") == name));
     let account_name = text(&account["metadata"], "name");
-    let tail = |secret: &str| format!("secret.secretName=\"{secret}\" is not allowed because service account {account_name} does not reference that secret");
+    let tail =
+        |secret: &str| format!("secret.secretName=\"{secret}\" is not allowed because service account {account_name} does not reference that secret");
     if !ephemeral {
         for volume in containers(pod, "volumes") {
             if let Some(secret) = volume["secret"]["secretName"].as_str().filter(|s| !listed("secrets", s)) {

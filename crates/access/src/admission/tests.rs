@@ -52,7 +52,8 @@ impl<'a> Write<'a> {
         let user = User::default();
         let Self { group, resource, subresource, namespace, name, .. } = *self;
         let attributes = Attributes::new(&user, "create", Target::Resource { group, version: "v1", resource, subresource, namespace, name });
-        let request = Request { attributes: &attributes, operation: self.operation, old: self.old, dry_run: false, now: Timestamp::default(), seed: 7 };
+        let request =
+            Request { attributes: &attributes, operation: self.operation, old: self.old, dry_run: false, now: Timestamp::default(), seed: 7 };
         mutate(&request, &mut object, lookups)?;
         validate(&request, Some(&object), lookups)?;
         Ok(object)
@@ -60,9 +61,11 @@ impl<'a> Write<'a> {
 }
 
 fn in_namespace(name: &str) -> MemoryLookups {
-    MemoryLookups::default()
-        .with("", "namespaces", json!({"metadata": {"name": name}, "status": {"phase": "Active"}}))
-        .with("", "serviceaccounts", json!({"metadata": {"name": "default", "namespace": name}}))
+    MemoryLookups::default().with("", "namespaces", json!({"metadata": {"name": name}, "status": {"phase": "Active"}})).with(
+        "",
+        "serviceaccounts",
+        json!({"metadata": {"name": "default", "namespace": name}}),
+    )
 }
 
 /// The default that precedes admission: a limit is also the request.
@@ -85,15 +88,23 @@ fn recorded_writes_are_admitted_alike() {
     let mut played = 0;
     for recording in recordings {
         for case in recording.cases {
-            let world = recording.world[..case.after].iter().fold(in_namespace(&recording.namespace), |w, o| w.with(&o.group, &o.resource, o.object.clone()));
+            let world =
+                recording.world[..case.after].iter().fold(in_namespace(&recording.namespace), |w, o| w.with(&o.group, &o.resource, o.object.clone()));
             let admitted = Write::create("", &case.resource, &recording.namespace).admit(defaulted(case.body), &world);
             let place = format!("{}/{}", recording.name, case.id);
             match admitted {
-                Err(status) => assert_eq!((status.code, status.message.as_str()), (403, case.expected["message"].as_str().unwrap_or("no refusal")), "{place}"),
+                Err(status) => {
+                    assert_eq!((status.code, status.message.as_str()), (403, case.expected["message"].as_str().unwrap_or("no refusal")), "{place}")
+                }
                 Ok(object) => {
                     for (key, expected) in case.expected.as_object().unwrap() {
                         let found = match key.as_str() {
-                            "resources" => object["spec"]["containers"].as_array().unwrap().iter().map(|c| c.get("resources").cloned().unwrap_or(json!({}))).collect(),
+                            "resources" => object["spec"]["containers"]
+                                .as_array()
+                                .unwrap()
+                                .iter()
+                                .map(|c| c.get("resources").cloned().unwrap_or(json!({})))
+                                .collect(),
                             "annotations" => object["metadata"]["annotations"].clone(),
                             "message" => panic!("{place} was admitted"),
                             key => object["spec"][key].clone(),
@@ -127,7 +138,10 @@ fn namespaces_must_live() {
     // A namespace review must not tell whether the namespace exists.
     assert!(Write::create("authorization.k8s.io", "localsubjectaccessreviews", "absent").admit(json!({}), &world).is_ok());
     let delete = |name| Write { operation: Operation::Delete, name, ..Write::create("", "namespaces", name) };
-    assert_eq!(delete("kube-system").admit(json!({}), &world).unwrap_err().message, "namespaces \"kube-system\" is forbidden: this namespace may not be deleted");
+    assert_eq!(
+        delete("kube-system").admit(json!({}), &world).unwrap_err().message,
+        "namespaces \"kube-system\" is forbidden: this namespace may not be deleted"
+    );
     assert!(delete("ns").admit(json!({}), &world).is_ok());
 }
 
@@ -213,7 +227,10 @@ fn priorities_come_from_classes() {
     assert_eq!((&high["spec"]["priority"], &high["spec"]["preemptionPolicy"]), (&json!(100), &json!("Never")));
     let plain = admit(json!({}), &world).unwrap();
     assert_eq!((&plain["spec"]["priority"], &plain["spec"]["preemptionPolicy"]), (&json!(0), &json!("PreemptLowerPriority")));
-    assert_eq!(admit(json!({"priorityClassName": "missing"}), &world).unwrap_err().message, "pods \"p\" is forbidden: no PriorityClass with name missing was found");
+    assert_eq!(
+        admit(json!({"priorityClassName": "missing"}), &world).unwrap_err().message,
+        "pods \"p\" is forbidden: no PriorityClass with name missing was found"
+    );
     assert_eq!(
         admit(json!({"priority": 5}), &world).unwrap_err().message,
         "pods \"p\" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name"
@@ -251,7 +268,8 @@ fn a_pods_resources_follow_sidecars_and_overrides() {
     let cpu = |pod: &Value| resources::of_pod(pod, "requests")["cpu"].to_string();
     let sidecar = json!({"restartPolicy": "Always"});
     // The init container runs beside the sidecar that started before it: 100m + 500m; later 200m + 100m run.
-    let spec = json!({"containers": [container("200m", json!({}))], "initContainers": [container("100m", sidecar.clone()), container("500m", json!({}))]});
+    let spec =
+        json!({"containers": [container("200m", json!({}))], "initContainers": [container("100m", sidecar.clone()), container("500m", json!({}))]});
     assert_eq!(cpu(&json!({"spec": spec})), "600m");
     let spec = json!({"containers": [container("200m", json!({}))], "initContainers": [container("500m", json!({})), container("400m", sidecar)]});
     assert_eq!(cpu(&json!({"spec": spec})), "600m");

@@ -24,7 +24,11 @@ pub fn authenticate(token: &str, lookups: &dyn Lookups, now: Timestamp) -> Optio
     let object = lookups.get("", "secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
     let field = |key: &str| data(&object, key).unwrap_or_default();
     let deleted = !object["metadata"]["deletionTimestamp"].is_null();
-    if deleted || object["type"] != SECRET_TYPE || !equal_in_constant_time(field("token-secret").as_bytes(), secret.as_bytes()) || field("token-id") != id {
+    if deleted
+        || object["type"] != SECRET_TYPE
+        || !equal_in_constant_time(field("token-secret").as_bytes(), secret.as_bytes())
+        || field("token-id") != id
+    {
         return None;
     }
     let expiration = field("expiration");

@@ -84,7 +84,10 @@ fn verify_chain(
 ) -> Result<(), CertificateError> {
     let issued = |child: &X509Certificate<'_>, parent: &X509Certificate<'_>| {
         let is_authority = parent.basic_constraints().ok().flatten().is_some_and(|b| b.value.ca);
-        is_authority && valid(parent, now) && child.issuer().as_raw() == parent.subject().as_raw() && child.verify_signature(Some(parent.public_key())).is_ok()
+        is_authority
+            && valid(parent, now)
+            && child.issuer().as_raw() == parent.subject().as_raw()
+            && child.verify_signature(Some(parent.public_key())).is_ok()
     };
     let mut current = leaf;
     for _ in 0..MAX_CHAIN {

@@ -310,7 +310,9 @@ impl Asked<'_> {
         match (self.subresource, self.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => allow(),
             ("", "get" | "list" | "watch") if self.name == self.node => allow(),
-            ("", "get" | "list" | "watch") if self.name.is_empty() => no_opinion(format!("node '{}' cannot read all nodes, only its own Node object", self.node)),
+            ("", "get" | "list" | "watch") if self.name.is_empty() => {
+                no_opinion(format!("node '{}' cannot read all nodes, only its own Node object", self.node))
+            }
             ("", "get" | "list" | "watch") => no_opinion(format!("node '{}' cannot read '{}', only its own Node object", self.node, self.name)),
             _ => no_opinion(""),
         }
@@ -443,7 +445,12 @@ mod tests {
             ("list", target("", "pods", "", "", ""), &[], Some("can only list/watch pods with spec.nodeName field selector")),
             ("list", target("", "pods", "", "", ""), &own, None),
             ("update", target("coordination.k8s.io", "leases", "", "kube-node-lease", "n1"), &[], None),
-            ("update", target("coordination.k8s.io", "leases", "", "kube-node-lease", "n2"), &[], Some("can only access node lease with the same name as the requesting node")),
+            (
+                "update",
+                target("coordination.k8s.io", "leases", "", "kube-node-lease", "n2"),
+                &[],
+                Some("can only access node lease with the same name as the requesting node"),
+            ),
             ("get", target("storage.k8s.io", "volumeattachments", "", "", "va"), &[], None),
             ("list", target("", "services", "", "", ""), &[], None),
             ("create", target("", "events", "", "ns", ""), &[], None),

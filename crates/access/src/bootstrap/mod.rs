@@ -53,7 +53,8 @@ pub struct Operation {
 /// Everything a new cluster gets, cluster-scoped objects first. Shared by all clusters of the process.
 pub fn objects() -> &'static [PolicyObject] {
     static OBJECTS: LazyLock<Vec<PolicyObject>> = LazyLock::new(|| {
-        let entries: Vec<Map<String, Value>> = serde_json::from_str(include_str!("policy.json")).expect("the policy is part of the program and is read in a test");
+        let entries: Vec<Map<String, Value>> =
+            serde_json::from_str(include_str!("policy.json")).expect("the policy is part of the program and is read in a test");
         entries.into_iter().map(read).collect()
     });
     &OBJECTS

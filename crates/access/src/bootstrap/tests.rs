@@ -24,7 +24,11 @@ fn the_policy_is_whole() {
         assert_eq!(object.namespace.is_empty(), matches!(object.kind, PolicyKind::ClusterRole | PolicyKind::ClusterRoleBinding), "{}", object.name);
         // Every binding finds its role.
         let role = object.body["roleRef"]["name"].as_str();
-        assert!(role.is_none_or(|role| objects().iter().any(|o| o.name == role && o.body["kind"] == object.body["roleRef"]["kind"])), "{}", object.name);
+        assert!(
+            role.is_none_or(|role| objects().iter().any(|o| o.name == role && o.body["kind"] == object.body["roleRef"]["kind"])),
+            "{}",
+            object.name
+        );
     }
 }
 

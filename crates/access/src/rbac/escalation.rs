@@ -102,11 +102,8 @@ impl Check<'_> {
         lines.sort();
         lines.dedup();
         let groups = quoted_list(&user.groups);
-        let mut why = format!(
-            "user {} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{}",
-            quote(&user.name),
-            lines.join("\n")
-        );
+        let mut why =
+            format!("user {} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{}", quote(&user.name), lines.join("\n"));
         if !held.errors.is_empty() {
             let errors: Vec<String> = held.errors.iter().map(|e| format!("{} {} not found", self.resource(), quote(&e.name))).collect();
             let errors = if errors.len() == 1 { errors[0].clone() } else { format!("[{}]", errors.join(", ")) };

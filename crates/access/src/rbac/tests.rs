@@ -117,9 +117,24 @@ fn missing_roles_are_joined() {
 fn refusals_are_worded_as_recorded() {
     let (jane, anonymous) = (user("jane", &[]), User::anonymous());
     let rows = [
-        (&jane, "list", target("", "pods", "", "n", ""), "pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" in the namespace \"n\""),
-        (&jane, "get", target("", "pods", "", "n", "x"), "pods \"x\" is forbidden: User \"jane\" cannot get resource \"pods\" in API group \"\" in the namespace \"n\""),
-        (&jane, "list", target("", "nodes", "", "", ""), "nodes is forbidden: User \"jane\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"),
+        (
+            &jane,
+            "list",
+            target("", "pods", "", "n", ""),
+            "pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" in the namespace \"n\"",
+        ),
+        (
+            &jane,
+            "get",
+            target("", "pods", "", "n", "x"),
+            "pods \"x\" is forbidden: User \"jane\" cannot get resource \"pods\" in API group \"\" in the namespace \"n\"",
+        ),
+        (
+            &jane,
+            "list",
+            target("", "nodes", "", "", ""),
+            "nodes is forbidden: User \"jane\" cannot list resource \"nodes\" in API group \"\" at the cluster scope",
+        ),
         (
             &jane,
             "get",
@@ -180,7 +195,10 @@ fn roles_grant_only_what_their_writer_holds() {
         "roles.rbac.authorization.k8s.io \"no\" is forbidden: user \"boss\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC \
          permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\" \"list\"]}"
     );
-    assert!(refused(&role("star", json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]))).ends_with("{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}"));
+    assert!(
+        refused(&role("star", json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])))
+            .ends_with("{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}")
+    );
     let old = role("ok", json!([rule(&["get"], &["secrets"])]));
     let mut orphaned = old.clone();
     orphaned["metadata"]["ownerReferences"] = json!([{"uid": "x"}]);
@@ -194,7 +212,8 @@ fn roles_grant_only_what_their_writer_holds() {
 
 #[test]
 fn bindings_grant_only_what_their_writer_holds() {
-    let binding = |kind: &str, role: &str| json!({"metadata": {"name": "c"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}});
+    let binding =
+        |kind: &str, role: &str| json!({"metadata": {"name": "c"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}});
     assert_eq!(
         write("rolebindings", &binding("ClusterRole", "wide"), None).unwrap_err().message,
         "rolebindings.rbac.authorization.k8s.io \"c\" is forbidden: user \"boss\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC \
@@ -215,7 +234,11 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         let resource_names = if named { vec!["one".to_owned()] } else { Vec::new() };
         Rule { verbs, api_groups, resources, resource_names, ..Rule::default() }
     });
-    let path = (words(&["get", "*"]), words(&["/a", "/a/*", "*", "/b"])).prop_map(|(verbs, non_resource_urls)| Rule { verbs, non_resource_urls, ..Rule::default() });
+    let path = (words(&["get", "*"]), words(&["/a", "/a/*", "*", "/b"])).prop_map(|(verbs, non_resource_urls)| Rule {
+        verbs,
+        non_resource_urls,
+        ..Rule::default()
+    });
     prop_oneof![3 => resource, 1 => path]
 }
 

@@ -60,14 +60,8 @@ fn decide(spec: &Value, user: &User, authorize: &dyn Fn(&Attributes<'_>) -> Deci
     }
     let [verb, group, version, kind, subresource, namespace, name] =
         ["verb", "group", "version", "resource", "subresource", "namespace", "name"].map(|key| text(resource, key));
-    let target = Target::Resource {
-        group: &group,
-        version: &version,
-        resource: &kind,
-        subresource: &subresource,
-        namespace: &namespace,
-        name: &name,
-    };
+    let target =
+        Target::Resource { group: &group, version: &version, resource: &kind, subresource: &subresource, namespace: &namespace, name: &name };
     let field_selector = requirements(&resource["fieldSelector"]);
     authorize(&Attributes { field_selector: &field_selector, ..Attributes::new(user, &verb, target) })
 }
@@ -105,7 +99,11 @@ fn validate(review: AccessReview<'_>, body: &Value) -> ErrorList {
     let spec = &body["spec"];
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     if resource.is_object() && other.is_object() {
-        errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), non_resource(other), "cannot be specified in combination with resourceAttributes"));
+        errors.push(FieldError::invalid(
+            &path.child("nonResourceAttributes"),
+            non_resource(other),
+            "cannot be specified in combination with resourceAttributes",
+        ));
     }
     if !resource.is_object() && !other.is_object() {
         let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -158,7 +156,8 @@ fn validate_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) 
     if !selector.is_object() {
         return;
     }
-    let (raw, requirements) = (selector["rawSelector"].as_str().unwrap_or_default(), selector["requirements"].as_array().map_or(&[][..], Vec::as_slice));
+    let (raw, requirements) =
+        (selector["rawSelector"].as_str().unwrap_or_default(), selector["requirements"].as_array().map_or(&[][..], Vec::as_slice));
     if !raw.is_empty() && !requirements.is_empty() {
         errors.push(FieldError::invalid(&path.child("rawSelector"), raw, "may not specified at the same time as requirements"));
     }
@@ -170,7 +169,9 @@ fn validate_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) 
         let at = list.index(i);
         let values = requirement["values"].as_array().map_or(0, Vec::len);
         match requirement["operator"].as_str().unwrap_or_default() {
-            "In" | "NotIn" if values == 0 => errors.push(FieldError::required(&at.child("values"), "must be specified when `operator` is 'In' or 'NotIn'")),
+            "In" | "NotIn" if values == 0 => {
+                errors.push(FieldError::required(&at.child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
+            }
             "Exists" | "DoesNotExist" if values > 0 => {
                 errors.push(FieldError::forbidden(&at.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
             }

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::attributes::Attributes;
+use crate::authn::InvalidToken;
 use crate::authorizer::authorize;
 use crate::authorizer::node::{NodeGraph, Nodes};
-use crate::authn::InvalidToken;
 use crate::lookups::MemoryLookups;
 use crate::rbac::{Policy, PolicyKind};
 use crate::user::User;
@@ -79,10 +79,12 @@ fn recorded_reviews_are_answered_alike() {
 
 #[test]
 fn token_reviews_tell_why_a_token_fails() {
-    let review = |spec: Value| token(json!({"spec": spec}), &["api".into()], &|_, audiences| {
-        assert_eq!(audiences, ["api"]);
-        Err(InvalidToken::Unknown)
-    });
+    let review = |spec: Value| {
+        token(json!({"spec": spec}), &["api".into()], &|_, audiences| {
+            assert_eq!(audiences, ["api"]);
+            Err(InvalidToken::Unknown)
+        })
+    };
     assert_eq!(review(json!({"token": "nonsense"})).unwrap()["status"], json!({"user": {}, "error": "invalid bearer token"}));
     let refused = review(json!({})).unwrap_err();
     assert_eq!((refused.code, refused.message.as_str()), (400, "token is required for TokenReview in authentication"));

@@ -14,14 +14,23 @@ const ISSUER: &str = "https://kubernetes.default.svc";
 /// A signing key made for the test.
 pub(crate) fn issuer() -> Issuer {
     let pair = rcgen::KeyPair::generate().unwrap();
-    Issuer { url: ISSUER.into(), audiences: vec![ISSUER.into()], signing: SigningKey::from_pem(pair.serialize_pem().as_bytes()).unwrap(), retired: vec![] }
+    Issuer {
+        url: ISSUER.into(),
+        audiences: vec![ISSUER.into()],
+        signing: SigningKey::from_pem(pair.serialize_pem().as_bytes()).unwrap(),
+        retired: vec![],
+    }
 }
 
 fn world() -> MemoryLookups {
     let object = |name: &str, uid: &str| json!({"metadata": {"name": name, "namespace": "ns", "uid": uid}});
     let mut pod = object("p", "pod-uid");
     pod["spec"] = json!({"serviceAccountName": "default", "nodeName": "n1"});
-    MemoryLookups::default().with("", "serviceaccounts", object("default", "sa-uid")).with("", "pods", pod).with("", "secrets", object("s", "secret-uid"))
+    MemoryLookups::default().with("", "serviceaccounts", object("default", "sa-uid")).with("", "pods", pod).with(
+        "",
+        "secrets",
+        object("s", "secret-uid"),
+    )
 }
 
 fn now() -> Timestamp {
@@ -33,7 +42,13 @@ fn ask(issuer: &Issuer, spec: Value) -> Answer<Value> {
     request::create(request, json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}), issuer, &world())
 }
 
-fn accept(issuer: &Issuer, token: &str, audiences: &[&str], lookups: &MemoryLookups, now: Timestamp) -> Result<authn::service_account::Accepted, InvalidToken> {
+fn accept(
+    issuer: &Issuer,
+    token: &str,
+    audiences: &[&str],
+    lookups: &MemoryLookups,
+    now: Timestamp,
+) -> Result<authn::service_account::Accepted, InvalidToken> {
     let audiences: Vec<String> = audiences.iter().map(|s| (*s).to_owned()).collect();
     let claims = issuer.verify(token);
     authn::token(token, claims.as_ref(), issuer, &audiences, lookups, now)
@@ -82,7 +97,11 @@ fn a_pods_token_names_pod_and_node_and_dies_with_the_pod() {
     assert_eq!(refused(&without_pod), "[invalid bearer token, service account token has been invalidated]");
     let other_pod = without_pod.with("", "pods", json!({"metadata": {"name": "p", "namespace": "ns", "uid": "other"}}));
     assert_eq!(refused(&other_pod), "[invalid bearer token, pod UID (other) does not match service account pod ref claim (pod-uid)]");
-    let deleted = world().with("", "pods", json!({"metadata": {"name": "p", "namespace": "ns", "uid": "pod-uid", "deletionTimestamp": "2025-12-31T00:00:00Z"}}));
+    let deleted = world().with(
+        "",
+        "pods",
+        json!({"metadata": {"name": "p", "namespace": "ns", "uid": "pod-uid", "deletionTimestamp": "2025-12-31T00:00:00Z"}}),
+    );
     assert_eq!(refused(&deleted), "[invalid bearer token, service account token has been invalidated]");
     let gone = MemoryLookups::default();
     assert_eq!(refused(&gone), "[invalid bearer token, serviceaccounts \"default\" not found]");

@@ -34,13 +34,7 @@ pub fn selector(selector: &LabelSelector, of: &str, cx: &RequestContext<'_>, pat
 }
 
 /// The template of pods that are replaced whenever they end.
-pub fn replicated_template(
-    pods: &PodTemplateSpec,
-    selector: &LabelSelector,
-    cx: &RequestContext<'_>,
-    path: &Path<'_>,
-    errors: &mut ErrorList,
-) {
+pub fn replicated_template(pods: &PodTemplateSpec, selector: &LabelSelector, cx: &RequestContext<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let labels = pods.metadata.as_ref().and_then(|m| m.labels.clone());
     if selector_is_unset(cx) || (!validation::selects_all(selector) && !validation::selects(selector, &labels)) {
         template::mismatch(&labels, path, errors);

@@ -4,8 +4,8 @@ use k8s_openapi::api::rbac::v1::{RoleRef, Subject};
 use wheelhouse_meta::gotext;
 
 use super::GROUP;
-use wheelhouse_meta::validation as names;
 use crate::prelude::*;
+use wheelhouse_meta::validation as names;
 
 pub const COLUMNS: &[Column] = &[
     table::NAME,

@@ -30,10 +30,7 @@ fn unknown_fields_are_pruned_and_reported_in_order() {
             r#"unknown field "Metadata""#
         ]
     );
-    assert_eq!(
-        strict_error(&decoded.problems[2..]).unwrap(),
-        r#"strict decoding error: unknown field "bogus", unknown field "Metadata""#
-    );
+    assert_eq!(strict_error(&decoded.problems[2..]).unwrap(), r#"strict decoding error: unknown field "bogus", unknown field "Metadata""#);
     let ignored = decode(text.as_bytes(), &kind("", "v1", "Pod"), FieldValidation::Ignore).unwrap();
     assert_eq!((ignored.value, ignored.problems.len()), (decoded.value, 0));
 }
@@ -42,42 +39,24 @@ fn unknown_fields_are_pruned_and_reported_in_order() {
 fn duplicates_are_reported_once_and_structs_merge() {
     let text = r#"{"kind":"A","metadata":{"labels":{"a":"1"},"namespace":"x"},"kind":"Pod","kind":"Pod","metadata":{"name":"dup","name":"full"}}"#;
     let decoded = decode(text.as_bytes(), &kind("", "v1", "Pod"), FieldValidation::Strict).unwrap();
-    assert_eq!(
-        decoded.problems,
-        [r#"duplicate field "kind""#, r#"duplicate field "metadata""#, r#"duplicate field "metadata.name""#]
-    );
+    assert_eq!(decoded.problems, [r#"duplicate field "kind""#, r#"duplicate field "metadata""#, r#"duplicate field "metadata.name""#]);
     let metadata = json!({"labels": {"a": "1"}, "namespace": "x", "name": "full"});
     assert_eq!(decoded.value, json!({"kind": "Pod", "metadata": metadata}));
-    assert_eq!(
-        problems(r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#),
-        [r#"duplicate field "metadata.labels.a""#]
-    );
+    assert_eq!(problems(r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#), [r#"duplicate field "metadata.labels.a""#]);
 }
 
 #[test]
 fn type_errors_are_upstreams() {
     let deployment = kind("apps", "v1", "Deployment");
     let cases = [
-        (
-            r#"{"spec":{"replicas":"3"}}"#,
-            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
-        ),
-        (
-            r#"{"spec":{"replicas":1.5}}"#,
-            "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32",
-        ),
+        (r#"{"spec":{"replicas":"3"}}"#, "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"),
+        (r#"{"spec":{"replicas":1.5}}"#, "json: cannot unmarshal number 1.5 into Go struct field DeploymentSpec.spec.replicas of type int32"),
         (
             r#"{"spec":{"replicas":3000000000}}"#,
             "json: cannot unmarshal number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32",
         ),
-        (
-            r#"{"metadata":"text"}"#,
-            "json: cannot unmarshal string into Go struct field Deployment.metadata of type v1.ObjectMeta",
-        ),
-        (
-            r#"{"metadata":{"labels":{"a":5}}}"#,
-            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
-        ),
+        (r#"{"metadata":"text"}"#, "json: cannot unmarshal string into Go struct field Deployment.metadata of type v1.ObjectMeta"),
+        (r#"{"metadata":{"labels":{"a":5}}}"#, "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"),
         (
             r#"{"spec":{"template":{"spec":{"containers":{}}}}}"#,
             "json: cannot unmarshal object into Go struct field PodSpec.spec.template.spec.containers of type []v1.Container",
@@ -123,10 +102,7 @@ fn texts_with_a_form_of_their_own_are_checked() {
 fn syntax_comes_before_types() {
     let pod = kind("", "v1", "Pod");
     assert_eq!(refused(&pod, "{"), "unexpected end of JSON input");
-    assert_eq!(
-        refused(&pod, r#"{"metadata":"text", x}"#),
-        "invalid character 'x' looking for beginning of object key string"
-    );
+    assert_eq!(refused(&pod, r#"{"metadata":"text", x}"#), "invalid character 'x' looking for beginning of object key string");
     assert_eq!(refused(&pod, "{} {}"), "invalid character '{' after top-level value");
 }
 
@@ -187,12 +163,7 @@ fn run_time_schemas_keep_what_validation_will_judge() {
     assert_eq!(decoded.value, json!({"kind": "Thing", "spec": {"size": "big"}, "metadata": {"name": "x"}}));
     assert_eq!(
         decoded.problems,
-        [
-            r#"duplicate field "kind""#,
-            r#"unknown field "metadata.odd""#,
-            r#"unknown field "spec.junk""#,
-            r#"unknown field "top""#
-        ]
+        [r#"duplicate field "kind""#, r#"unknown field "metadata.odd""#, r#"unknown field "spec.junk""#, r#"unknown field "top""#]
     );
 }
 

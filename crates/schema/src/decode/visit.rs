@@ -56,9 +56,7 @@ impl<'a, 'r> Seed<'a, 'r> {
             Schema::Scalar(Scalar::Int64) if number.is_i64() => Ok(Value::Number(number)),
             Schema::Scalar(Scalar::Int32 | Scalar::IntOrString) if fits_int32(&number) => Ok(Value::Number(number)),
             Schema::Scalar(Scalar::Float) => Ok(Value::Number(number)),
-            Schema::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::IntOrString) => {
-                Err(self.mismatch(&format!("number {number}")))
-            }
+            Schema::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::IntOrString) => Err(self.mismatch(&format!("number {number}"))),
             Schema::Scalar(Scalar::Quantity) => match scalar::quantity(&number.to_string()) {
                 Ok(text) => Ok(Value::String(text)),
                 Err(text) => Err(self.refuse(text)),
@@ -186,12 +184,7 @@ impl<'a, 'r> Seed<'a, 'r> {
                 Some(field) => field.presence == Presence::Verbatim,
                 None => self.verbatim && !matches!(schema, Schema::Struct(types::StructRef::Builtin(_))),
             };
-            let seed = Seed {
-                schema,
-                go_type: field.and_then(|f| f.go_type.as_deref()),
-                verbatim,
-                reading: self.reading,
-            };
+            let seed = Seed { schema, go_type: field.and_then(|f| f.go_type.as_deref()), verbatim, reading: self.reading };
             let value = entries.next_value_seed(seed)?;
             self.reading.trail.pop();
             match value {
@@ -244,9 +237,7 @@ impl<'a, 'r> Seed<'a, 'r> {
             None => return Ok(value),
         };
         let wrong = match (&value, self.schema) {
-            (Value::Array(items), Schema::Choice(Choice::SchemaOrStringArray)) => {
-                items.iter().any(|item| !item.is_string())
-            }
+            (Value::Array(items), Schema::Choice(Choice::SchemaOrStringArray)) => items.iter().any(|item| !item.is_string()),
             _ => false,
         };
         if wrong {

@@ -75,15 +75,10 @@ pub(super) const LIST: &[Parameter] = &[
     query("watch", "boolean"),
 ];
 
-pub(super) const WRITE: &[Parameter] =
-    &[query("dryRun", "string"), query("fieldManager", "string"), query("fieldValidation", "string")];
+pub(super) const WRITE: &[Parameter] = &[query("dryRun", "string"), query("fieldManager", "string"), query("fieldValidation", "string")];
 
-pub(super) const PATCH: &[Parameter] = &[
-    query("dryRun", "string"),
-    query("fieldManager", "string"),
-    query("fieldValidation", "string"),
-    query("force", "boolean"),
-];
+pub(super) const PATCH: &[Parameter] =
+    &[query("dryRun", "string"), query("fieldManager", "string"), query("fieldValidation", "string"), query("force", "boolean")];
 
 pub(super) const DELETE: &[Parameter] = &[
     query("dryRun", "string"),
@@ -110,13 +105,8 @@ pub(super) const DELETE_COLLECTION: &[Parameter] = &[
     query("timeoutSeconds", "integer"),
 ];
 
-const ATTACH: &[Parameter] = &[
-    query("container", "string"),
-    query("stderr", "boolean"),
-    query("stdin", "boolean"),
-    query("stdout", "boolean"),
-    query("tty", "boolean"),
-];
+const ATTACH: &[Parameter] =
+    &[query("container", "string"), query("stderr", "boolean"), query("stdin", "boolean"), query("stdout", "boolean"), query("tty", "boolean")];
 
 const EXEC: &[Parameter] = &[
     query("command", "string"),

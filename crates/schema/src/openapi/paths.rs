@@ -270,14 +270,7 @@ impl<'a> Builder<'a> {
         Path { path: at, operations: vec![log] }
     }
 
-    fn stream(
-        &self,
-        sub: &Subresource,
-        at: String,
-        stream: &operations::Stream,
-        suffix: &str,
-        extra: &[Parameter],
-    ) -> Path {
+    fn stream(&self, sub: &Subresource, at: String, stream: &operations::Stream, suffix: &str, extra: &[Parameter]) -> Path {
         let scope = joined(&self.scope(&[path("name")]), extra);
         let operations = stream.methods.iter().map(|method| {
             let name = capitalised(&sub.name);

@@ -118,8 +118,7 @@ fn clients_find_what_they_look_up() {
     let documents = Documents::new("v1.36.2", vec![pod()]);
     let document = parsed(documents.v3("api/v1").unwrap());
     let item = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"];
-    let names: Vec<&str> =
-        item["patch"]["parameters"].as_array().unwrap().iter().filter_map(|p| p["name"].as_str()).collect();
+    let names: Vec<&str> = item["patch"]["parameters"].as_array().unwrap().iter().filter_map(|p| p["name"].as_str()).collect();
     assert_eq!(names, ["dryRun", "fieldManager", "fieldValidation", "force"]);
     assert_eq!(item["patch"]["x-kubernetes-group-version-kind"]["kind"], "Pod");
     let pod = &document["components"]["schemas"]["io.k8s.api.core.v1.Pod"];
@@ -152,9 +151,7 @@ fn every_reference_has_its_definition() {
     let v2 = parsed(documents.v2());
     check(&v2, "#/definitions/", &v2["definitions"]);
     assert_eq!(v2["swagger"], "2.0");
-    let names = v2["definitions"]["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]["x-kubernetes-group-version-kind"]
-        .as_array()
-        .unwrap();
+    let names = v2["definitions"]["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"]["x-kubernetes-group-version-kind"].as_array().unwrap();
     assert_eq!(names.len(), 3, "the core version and each group's");
 }
 

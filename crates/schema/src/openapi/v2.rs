@@ -14,12 +14,9 @@ const OBJECT_TYPES: [&str; 3] = ["application/json", "application/yaml", "applic
 const WATCH_TYPES: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 pub(super) fn render(version: &str, resources: &[Resource]) -> Value {
-    let group_versions: BTreeSet<(&str, &str)> =
-        resources.iter().map(|r| (r.group.as_str(), r.version.as_str())).collect();
+    let group_versions: BTreeSet<(&str, &str)> = resources.iter().map(|r| (r.group.as_str(), r.version.as_str())).collect();
     let mut versions = vec![(String::new(), "v1".to_owned())];
-    versions.extend(
-        group_versions.iter().filter(|(group, _)| !group.is_empty()).map(|(g, v)| (g.to_string(), v.to_string())),
-    );
+    versions.extend(group_versions.iter().filter(|(group, _)| !group.is_empty()).map(|(g, v)| (g.to_string(), v.to_string())));
     let mut definitions = Definitions::new(Dialect::V2, resources, versions);
     let mut all = Map::new();
     let mut add = |path: Path, tag: &str, definitions: &mut Definitions<'_>| {
@@ -66,9 +63,7 @@ fn item(path: &Path, tag: &str, definitions: &mut Definitions<'_>) -> Value {
 fn write(operation: &Operation, shared: &[Parameter], tag: &str, definitions: &mut Definitions<'_>) -> Value {
     let (schema, produces): (Value, Vec<&str>) = match &operation.answer {
         Answer::Object(definition) => (definitions.refer(definition), OBJECT_TYPES.to_vec()),
-        Answer::Watchable(definition) => {
-            (definitions.refer(definition), OBJECT_TYPES.into_iter().chain(WATCH_TYPES).collect())
-        }
+        Answer::Watchable(definition) => (definitions.refer(definition), OBJECT_TYPES.into_iter().chain(WATCH_TYPES).collect()),
         Answer::Text => (json!({"type": "string"}), ["text/plain"].into_iter().chain(OBJECT_TYPES).collect()),
         Answer::Stream => (json!({"type": "string"}), vec!["*/*"]),
     };

@@ -28,12 +28,8 @@ fn write_document(out: &mut Vec<u8>, document: &Value) -> Written {
         text(out, 2, &document["info"]["version"]);
         Ok(())
     })?;
-    nested(out, 8, |out| {
-        entries(&document["paths"]).try_for_each(|(path, item)| named(out, 2, path, |out| path_item(out, item)))
-    })?;
-    nested(out, 9, |out| {
-        entries(&document["definitions"]).try_for_each(|(name, of)| named(out, 1, name, |out| schema(out, of)))
-    })?;
+    nested(out, 8, |out| entries(&document["paths"]).try_for_each(|(path, item)| named(out, 2, path, |out| path_item(out, item))))?;
+    nested(out, 9, |out| entries(&document["definitions"]).try_for_each(|(name, of)| named(out, 1, name, |out| schema(out, of))))?;
     for requirement in items(&document["security"]) {
         nested(out, 12, |out| {
             entries(requirement).try_for_each(|(name, scopes)| {
@@ -140,18 +136,14 @@ fn schema(out: &mut Vec<u8>, of: &Value) -> Written {
         nested(out, 23, |out| nested(out, 1, |out| schema(out, item)))?;
     }
     if of.get("properties").is_some() {
-        nested(out, 25, |out| {
-            entries(&of["properties"]).try_for_each(|(name, field)| named(out, 1, name, |out| schema(out, field)))
-        })?;
+        nested(out, 25, |out| entries(&of["properties"]).try_for_each(|(name, field)| named(out, 1, name, |out| schema(out, field))))?;
     }
     extensions(out, 31, of)
 }
 
 /// `x-…` members.
 fn extensions(out: &mut Vec<u8>, number: u32, of: &Value) -> Written {
-    entries(of)
-        .filter(|(key, _)| key.starts_with("x-"))
-        .try_for_each(|(key, value)| named(out, number, key, |out| any(out, value)))
+    entries(of).filter(|(key, _)| key.starts_with("x-")).try_for_each(|(key, value)| named(out, number, key, |out| any(out, value)))
 }
 
 fn nested(out: &mut Vec<u8>, number: u32, body: impl FnOnce(&mut Vec<u8>) -> Written) -> Written {

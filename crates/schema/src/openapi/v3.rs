@@ -136,10 +136,8 @@ fn request_body(body: &Body, definitions: &mut Definitions<'_>) -> Value {
         }
         Body::Patch { strategic } => {
             let patch = definitions.refer(&format!("{META}.Patch"));
-            let content: Map<String, Value> = patch_types(*strategic)
-                .into_iter()
-                .map(|media| (media.to_owned(), json!({ "schema": patch })))
-                .collect();
+            let content: Map<String, Value> =
+                patch_types(*strategic).into_iter().map(|media| (media.to_owned(), json!({ "schema": patch }))).collect();
             json!({"content": content, "required": true})
         }
     }
@@ -170,14 +168,11 @@ fn response(code: u16, answer: &Answer, definitions: &mut Definitions<'_>) -> Va
     let text = json!({"type": "string"});
     let (schema, types) = match answer {
         Answer::Object(definition) => (definitions.refer(definition), OBJECT_TYPES.to_vec()),
-        Answer::Watchable(definition) => {
-            (definitions.refer(definition), OBJECT_TYPES.into_iter().chain(WATCH_TYPES).collect())
-        }
+        Answer::Watchable(definition) => (definitions.refer(definition), OBJECT_TYPES.into_iter().chain(WATCH_TYPES).collect()),
         Answer::Text => (text, OBJECT_TYPES.into_iter().chain(["text/plain"]).collect()),
         Answer::Stream => (text, vec!["*/*"]),
     };
-    let content: Map<String, Value> =
-        types.into_iter().map(|media| (media.to_owned(), json!({ "schema": schema }))).collect();
+    let content: Map<String, Value> = types.into_iter().map(|media| (media.to_owned(), json!({ "schema": schema }))).collect();
     out["content"] = content.into();
     out
 }

@@ -25,9 +25,9 @@ pub struct Unknown<'a> {
 
 /// Opens an enveloped body. Fails without the magic bytes.
 pub fn open(bytes: &[u8]) -> Result<Unknown<'_>, ProtobufError> {
-    let body = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::Malformed(
-        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
-    ))?;
+    let body = bytes
+        .strip_prefix(MAGIC)
+        .ok_or(ProtobufError::Malformed("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"))?;
     let mut unknown = Unknown::default();
     let mut reader = Reader::new(body);
     while let Some((number, wire)) = reader.tag()? {
@@ -81,12 +81,7 @@ pub fn encode_object(value: &Value, schema: &Schema) -> Result<Vec<u8>, Protobuf
 
 /// An enveloped list whose items are bare messages ([`super::encode`]) already; every list kind has its metadata as
 /// field 1 and its items as field 2. `metadata` is a ListMeta in JSON.
-pub fn list_object<'a>(
-    api_version: &str,
-    kind: &str,
-    metadata: &Value,
-    items: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<Vec<u8>, ProtobufError> {
+pub fn list_object<'a>(api_version: &str, kind: &str, metadata: &Value, items: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, ProtobufError> {
     let list_meta = crate::catalog().list_meta();
     let mut out = Vec::with_capacity(4096);
     out.extend_from_slice(MAGIC);

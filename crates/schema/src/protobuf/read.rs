@@ -72,12 +72,10 @@ impl Reading {
     fn field(&mut self, reader: &mut Reader<'_>, wire: u32, field: &Field, out: &mut Map<String, Value>) -> Read<()> {
         self.count()?;
         match &field.schema {
-            Schema::List(list) if !list.wrapped => {
-                match member(out, &field.name, || Value::Array(Vec::new())) {
-                    Value::Array(items) => self.item(reader, wire, list, items),
-                    _ => Ok(()),
-                }
-            }
+            Schema::List(list) if !list.wrapped => match member(out, &field.name, || Value::Array(Vec::new())) {
+                Value::Array(items) => self.item(reader, wire, list, items),
+                _ => Ok(()),
+            },
             Schema::Map(map) => {
                 let entry = length_delimited(reader, wire)?;
                 match member(out, &field.name, || Value::Object(Map::new())) {
@@ -157,12 +155,10 @@ impl Reading {
                 }
             }
             Schema::Scalar(Scalar::IntOrString) => int_or_string(length_delimited(reader, wire)?)?,
-            Schema::Any | Schema::Scalar(Scalar::RawObject | Scalar::FieldsV1) => {
-                match first_bytes(length_delimited(reader, wire)?)? {
-                    None | Some([]) => Value::Null,
-                    Some(json) => serde_json::from_slice(json).map_err(|e| ProtobufError::value(e.to_string()))?,
-                }
-            }
+            Schema::Any | Schema::Scalar(Scalar::RawObject | Scalar::FieldsV1) => match first_bytes(length_delimited(reader, wire)?)? {
+                None | Some([]) => Value::Null,
+                Some(json) => serde_json::from_slice(json).map_err(|e| ProtobufError::value(e.to_string()))?,
+            },
             Schema::Struct(of) => {
                 let mut inner = Map::new();
                 self.structure(length_delimited(reader, wire)?, of, &mut inner)?;

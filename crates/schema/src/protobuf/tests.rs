@@ -6,8 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::*;
-use crate::types::Schema;
 use crate::decode::MAX_VALUES;
+use crate::types::Schema;
 use crate::{catalog, normalise};
 use serde_json::Value;
 
@@ -199,10 +199,7 @@ fn depth_and_number_of_values_are_capped() {
     }
     assert_eq!(decode(&deep, &schema), Err(ProtobufError::Malformed("exceeded max depth")));
     let finalizers: Vec<u8> = b"\x72\x00".repeat(MAX_VALUES + 1);
-    assert_eq!(
-        decode(&finalizers, &catalog().object_meta()),
-        Err(ProtobufError::Malformed("object has too many values"))
-    );
+    assert_eq!(decode(&finalizers, &catalog().object_meta()), Err(ProtobufError::Malformed("object has too many values")));
 }
 
 #[test]

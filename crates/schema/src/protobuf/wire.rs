@@ -128,11 +128,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
 
 /// A length-delimited field whose content `body` writes. One byte is kept for the length, which is enough for most
 /// messages; longer content is moved, which is cheaper than a first pass that only counts.
-pub(crate) fn put_nested<E>(
-    out: &mut Vec<u8>,
-    number: u32,
-    body: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-) -> Result<(), E> {
+pub(crate) fn put_nested<E>(out: &mut Vec<u8>, number: u32, body: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     put_tag(out, number, LENGTH);
     let at = out.len();
     out.push(0);

@@ -191,12 +191,8 @@ fn put_choice(choice: Choice, value: &Value, out: &mut Vec<u8>, depth: usize) ->
             Ok(())
         }
         (_, Value::Object(_)) => put_value(1, props, value, out, depth),
-        (Choice::SchemaOrArray, Value::Array(items)) => {
-            items.iter().try_for_each(|item| put_value(2, props, item, out, depth))
-        }
-        (Choice::SchemaOrStringArray, Value::Array(items)) => {
-            items.iter().try_for_each(|item| put_value(2, text, item, out, depth))
-        }
+        (Choice::SchemaOrArray, Value::Array(items)) => items.iter().try_for_each(|item| put_value(2, props, item, out, depth)),
+        (Choice::SchemaOrStringArray, Value::Array(items)) => items.iter().try_for_each(|item| put_value(2, text, item, out, depth)),
         (_, Value::Null) => Ok(()),
         (_, other) => Err(mismatch("a schema or a list", other)),
     }

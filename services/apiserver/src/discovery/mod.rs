@@ -43,8 +43,18 @@ impl Documents {
         let legacy = legacy::documents(catalogue);
         let mut paths: Vec<String> = legacy.iter().map(|(path, _)| path.clone()).collect();
         paths.extend(
-            ["/.well-known/openid-configuration", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"]
-                .map(str::to_owned),
+            [
+                "/.well-known/openid-configuration",
+                "/healthz",
+                "/livez",
+                "/metrics",
+                "/openapi/v2",
+                "/openapi/v3",
+                "/openid/v1/jwks",
+                "/readyz",
+                "/version",
+            ]
+            .map(str::to_owned),
         );
         paths.sort();
         Self {
@@ -133,11 +143,7 @@ impl Aggregated {
 fn hashed(content_type: &'static str, bytes: &Bytes, hash: &str, headers: &HeaderMap) -> Reply {
     let tag = format!("\"{hash}\"");
     let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()).is_some_and(|sent| sent.split(',').any(|one| one.trim() == tag));
-    let mut reply = if known {
-        Reply::new(StatusCode::NOT_MODIFIED, content_type, Body::empty())
-    } else {
-        Reply::ok(content_type, bytes.clone())
-    };
+    let mut reply = if known { Reply::new(StatusCode::NOT_MODIFIED, content_type, Body::empty()) } else { Reply::ok(content_type, bytes.clone()) };
     if let Ok(value) = HeaderValue::from_str(&tag) {
         reply = reply.with_header(ETAG, value);
     }
@@ -176,9 +182,11 @@ fn openapi_resources(catalogue: &Catalogue) -> Vec<openapi::Resource> {
             verbs: texts(info.verbs),
             subresources: subresources.collect(),
             // A kind that is in the table is described from there.
-            schema: r.entry.kind().and_then(|kind| kind.schema()).filter(|_| {
-                wheelhouse_schema::catalog().kind(r.entry.group, r.entry.version, info.kind).is_none()
-            }),
+            schema: r
+                .entry
+                .kind()
+                .and_then(|kind| kind.schema())
+                .filter(|_| wheelhouse_schema::catalog().kind(r.entry.group, r.entry.version, info.kind).is_none()),
         }
     };
     catalogue.resources().iter().map(resource).collect()

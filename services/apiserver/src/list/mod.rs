@@ -47,7 +47,12 @@ pub struct Page {
 #[expect(clippy::large_enum_variant, reason = "there is one of these per list, never a collection of them")]
 pub enum Selected {
     /// Everything in a range of a snapshot that the selection matches.
-    Range { records: Records, start: Bytes, end: Bytes, selection: Selection },
+    Range {
+        records: Records,
+        start: Bytes,
+        end: Bytes,
+        selection: Selection,
+    },
     Picked(Vec<Arc<KeyValue>>),
 }
 
@@ -203,7 +208,9 @@ struct Pieces {
 enum PiecesState {
     Head,
     /// So many of the picked records are written.
-    Items { written: usize },
+    Items {
+        written: usize,
+    },
     Done,
 }
 

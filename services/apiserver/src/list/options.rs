@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wheelhouse_base::Revision;
+use wheelhouse_meta::Status;
 use wheelhouse_meta::field::{ErrorList, FieldError, Path};
 use wheelhouse_meta::gvk::GroupKind;
 use wheelhouse_meta::selector::{FieldSelector, LabelSelector, ONLY_NAME_AND_NAMESPACE};
-use wheelhouse_meta::Status;
 use wheelhouse_mvcc::KeyValue;
 
 use crate::encode::{Item, read};

@@ -89,8 +89,14 @@ mod tests {
     fn foreign_tokens_are_refused_with_upstreams_words() {
         let cases = [
             ("garbage", "continue key is not valid: invalid character '\\u0081' looking for beginning of value"),
-            ("eyJ2IjoibWV0YS5rOHMuaW8vdjkiLCJydiI6NSwic3RhcnQiOiJ4In0", "continue key is not valid: server does not recognize this encoded version meta.k8s.io/v9"),
-            ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJ4In0", "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
+            (
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjkiLCJydiI6NSwic3RhcnQiOiJ4In0",
+                "continue key is not valid: server does not recognize this encoded version meta.k8s.io/v9",
+            ),
+            (
+                "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJ4In0",
+                "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
             ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIifQ", "continue key is not valid: encoded start key empty (version meta.k8s.io/v1)"),
             ("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIuLi94In0", "continue key is not valid: ../x"),
         ];

@@ -7,9 +7,9 @@ use wheelhouse_meta::gvk::GroupResource;
 use wheelhouse_meta::object::Object;
 use wheelhouse_meta::{Status, time};
 
+use super::Call;
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Also, Current, Step, Writer};
-use super::Call;
 use crate::request::{Answer, decode, media};
 use crate::respond::{Reply, encode_status};
 
@@ -96,9 +96,12 @@ fn assign(call: &Call<'_>, binding: &Value, current: &Current) -> Answer<Step> {
             values.extend(added.clone());
         }
     }
-    set_condition(&mut object, json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time::rfc3339(call.now),
-    }));
+    set_condition(
+        &mut object,
+        json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time::rfc3339(call.now),
+        }),
+    );
     Ok(Step::Put { object, also: Also::default() })
 }
 

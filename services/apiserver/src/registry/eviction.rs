@@ -145,14 +145,16 @@ fn spend(call: &Call<'_>, budgets: &Resource, budget: &Current, pod: &Value) -> 
     }
     let disrupted = budget.object["status"]["disruptedPods"].as_object().map_or(0, serde_json::Map::len);
     if disrupted > MAX_DISRUPTED_PODS {
-        return Err(Status::forbidden(&budgets.group_resource, &name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller").into());
+        return Err(Status::forbidden(
+            &budgets.group_resource,
+            &name,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        )
+        .into());
     }
     if allowed == 0 {
-        let text = format!(
-            "The disruption budget {name} needs {} healthy pods and has {} currently",
-            number("desiredHealthy"),
-            number("currentHealthy")
-        );
+        let text =
+            format!("The disruption budget {name} needs {} healthy pods and has {} currently", number("desiredHealthy"), number("currentHealthy"));
         return Err(refused(0, text));
     }
     let before = object.clone();

@@ -108,7 +108,8 @@ fn finish_merge(call: &Call<'_>, new: &mut Value) -> Answer<()> {
 
 /// The body of an apply exactly as sent: neither defaults nor the path's namespace must become owned, and an unknown field is the merge's error.
 pub fn applied_body(call: &Call<'_>, api_version: &str, kind: &str) -> Answer<Value> {
-    let value: Value = crate::yaml::parse(call.body).map_err(|error| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {error}")))?;
+    let value: Value = crate::yaml::parse(call.body)
+        .map_err(|error| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {error}")))?;
     let sent = value.group_version_kind().unwrap_or_default();
     if !value.is_object() || sent.kind.is_empty() {
         return Err(Status::bad_request(format!("invalid object type: {sent}")).into());

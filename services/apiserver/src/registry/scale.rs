@@ -4,18 +4,18 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use wheelhouse_base::Timestamp;
 use wheelhouse_meta::duration::human_duration;
-use wheelhouse_meta::{Status, time};
 use wheelhouse_meta::field::{FieldError, Path};
 use wheelhouse_meta::gvk::GroupKind;
 use wheelhouse_meta::object::Object;
 use wheelhouse_meta::patch::{json_patch, merge_patch, strategic_merge_patch};
 use wheelhouse_meta::selector::LabelSelector;
+use wheelhouse_meta::{Status, time};
 use wheelhouse_mvcc::Snapshot;
 use wheelhouse_schema::Schema;
 
 use super::options::{OptionsKind, WriteOptions};
-use super::write::{Current, Step, Writer, current};
 use super::patch::applied_body;
+use super::write::{Current, Step, Writer, current};
 use super::{Call, fields, scale_fields, update};
 use crate::encode::encode_value;
 use crate::request::media::{self, APPLY_YAML, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, View};
@@ -178,7 +178,8 @@ fn patched(call: &Call<'_>, scale: &Value, schema: &Schema) -> Answer<Value> {
 
 /// The Scale as `kubectl get --subresource=scale` shows it.
 fn table(scale: &Value, now: Timestamp) -> Value {
-    let column = |name: &str, kind: &str, description: &str| json!({"name": name, "type": kind, "format": "", "description": description, "priority": 0});
+    let column =
+        |name: &str, kind: &str, description: &str| json!({"name": name, "type": kind, "format": "", "description": description, "priority": 0});
     let created = time::from_json(scale["metadata"].get("creationTimestamp"));
     let age = created.map_or("<unknown>".to_owned(), |created| human_duration(now.as_secs() - created.as_secs()));
     let count = |part: &str| scale[part]["replicas"].as_i64().unwrap_or(0);

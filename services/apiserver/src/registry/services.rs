@@ -171,7 +171,8 @@ impl Allocator<'_> {
         if !errors.is_empty() {
             return;
         }
-        let asked = service["spec"]["clusterIPs"].get(0).or_else(|| service["spec"].get("clusterIP")).and_then(Value::as_str).unwrap_or("").to_owned();
+        let asked =
+            service["spec"]["clusterIPs"].get(0).or_else(|| service["spec"].get("clusterIP")).and_then(Value::as_str).unwrap_or("").to_owned();
         let address = match asked.as_str() {
             "None" => Some("None".to_owned()),
             "" => self.pick_address(errors),
@@ -376,7 +377,10 @@ mod tests {
     #[test]
     fn foreign_addresses_are_refused() {
         let network = ServiceNetwork::default();
-        for (address, why) in [("10.97.0.1", "is not in the valid range. The range of valid IPs is 10.96.0.0/16"), ("10.96.0.0", "the provided network does not match the current range")] {
+        for (address, why) in [
+            ("10.97.0.1", "is not in the valid range. The range of valid IPs is 10.96.0.0/16"),
+            ("10.96.0.0", "the provided network does not match the current range"),
+        ] {
             let mut object = service("ClusterIP");
             object["spec"]["clusterIP"] = address.into();
             let Err(error) = allocate(choice(&network, &Snapshot::default(), 1), &mut object, None) else { panic!("{address} was allocated") };

@@ -189,5 +189,9 @@ pub fn upstream_key(call: &Call<'_>) -> String {
         "ingresses" => "ingress",
         plural => plural,
     };
-    if resource.namespaced() { format!("/registry/{folder}/{}/{}", call.namespace(), call.name()) } else { format!("/registry/{folder}/{}", call.name()) }
+    if resource.namespaced() {
+        format!("/registry/{folder}/{}/{}", call.namespace(), call.name())
+    } else {
+        format!("/registry/{folder}/{}", call.name())
+    }
 }

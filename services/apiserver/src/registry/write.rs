@@ -36,9 +36,15 @@ pub struct Current {
 pub enum Step {
     /// The object is as it should be.
     Unchanged,
-    Put { object: Value, also: Also },
+    Put {
+        object: Value,
+        also: Also,
+    },
     /// The object goes; `object` is its last state, which the answer shows.
-    Remove { object: Value, also: Also },
+    Remove {
+        object: Value,
+        also: Also,
+    },
 }
 
 /// What else belongs to the same transaction.
@@ -164,5 +170,9 @@ fn transaction(key: &Bytes, revision: Revision, value: Option<Bytes>, also: Also
 
 /// Events live an hour.
 async fn lease(call: &Call<'_>, resource: &Resource) -> Answer<i64> {
-    if resource.is("", "events") || resource.is("events.k8s.io", "events") { call.server.event_leases.current(&call.server.storage).await } else { Ok(0) }
+    if resource.is("", "events") || resource.is("events.k8s.io", "events") {
+        call.server.event_leases.current(&call.server.storage).await
+    } else {
+        Ok(0)
+    }
 }

@@ -35,7 +35,11 @@ pub fn body(bytes: &Bytes, encoding: Encoding, expected: Expected<'_>, validatio
         Encoding::Json => json(bytes, bytes, expected, validation),
         Encoding::Yaml => {
             let value: Value = crate::yaml::parse(bytes).map_err(|error| {
-                Status::bad_request(unrecognized(expected, bytes, &format!("couldn't get version/kind; json parse error: error converting YAML to JSON: yaml: {error}")))
+                Status::bad_request(unrecognized(
+                    expected,
+                    bytes,
+                    &format!("couldn't get version/kind; json parse error: error converting YAML to JSON: yaml: {error}"),
+                ))
             })?;
             let text = serde_json::to_vec(&value).unwrap_or_default();
             json(&text.into(), bytes, expected, validation)
@@ -48,18 +52,26 @@ pub fn body(bytes: &Bytes, encoding: Encoding, expected: Expected<'_>, validatio
 fn json(text: &Bytes, sent: &Bytes, expected: Expected<'_>, validation: FieldValidation) -> Answer<Decoded> {
     let (api_version, kind) = match type_of(text) {
         Ok(found) => found,
-        Err(why) => return Err(Status::bad_request(unrecognized(expected, sent, &format!("couldn't get version/kind; json parse error: {why}"))).into()),
+        Err(why) => {
+            return Err(Status::bad_request(unrecognized(expected, sent, &format!("couldn't get version/kind; json parse error: {why}"))).into());
+        }
     };
     check_type(&api_version, &kind, expected)?;
     let shown_version = if api_version.is_empty() { expected.api_version } else { &api_version };
     let shown_kind = if kind.is_empty() { expected.kind } else { &kind };
     let version = GroupVersion::parse(shown_version).unwrap_or_default().version;
-    let cannot = |why: &str| Status::bad_request(format!("{shown_kind} in version {} cannot be handled as a {}: {why}", quote(&version), expected.kind));
+    let cannot =
+        |why: &str| Status::bad_request(format!("{shown_kind} in version {} cannot be handled as a {}: {why}", quote(&version), expected.kind));
     let decoded = decode(text, expected.schema, validation).map_err(|error| cannot(&error.to_string()))?;
     finish(decoded, validation, expected, cannot)
 }
 
-fn finish(decoded: wheelhouse_schema::Decoded, validation: FieldValidation, expected: Expected<'_>, cannot: impl Fn(&str) -> Status) -> Answer<Decoded> {
+fn finish(
+    decoded: wheelhouse_schema::Decoded,
+    validation: FieldValidation,
+    expected: Expected<'_>,
+    cannot: impl Fn(&str) -> Status,
+) -> Answer<Decoded> {
     if validation == FieldValidation::Strict
         && let Some(problems) = strict_error(&decoded.problems)
     {

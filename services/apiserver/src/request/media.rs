@@ -44,10 +44,16 @@ pub enum View {
     #[default]
     Object,
     /// `as=PartialObjectMetadata`; `v1beta1` when true.
-    Partial { beta: bool },
+    Partial {
+        beta: bool,
+    },
     /// `as=PartialObjectMetadataList`.
-    PartialList { beta: bool },
-    Table { beta: bool },
+    PartialList {
+        beta: bool,
+    },
+    Table {
+        beta: bool,
+    },
 }
 
 /// The negotiated form of an answer.
@@ -199,7 +205,10 @@ mod tests {
         assert_eq!(negotiate(&headers("application/json;q=0.1,application/yaml"), true).unwrap().encoding, Encoding::Yaml);
         assert_eq!(negotiate(&headers("*/*"), true), Ok(Media::default()));
         let error = negotiate(&headers("application/json;as=Table;v=v9;g=meta.k8s.io"), true).unwrap_err();
-        assert_eq!(error.message, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf");
+        assert_eq!(
+            error.message,
+            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+        );
     }
 
     #[test]

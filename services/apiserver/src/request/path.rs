@@ -230,7 +230,9 @@ mod tests {
 
     #[test]
     fn broken_input_never_panics() {
-        for path in ["", "//", "/api/v1/watch", "/api/v1/watch/", "/apis/a/b/c/%", "/api/v1/%zz%f", "/api//v1//namespaces//", "/api/v1/namespaces//pods"] {
+        for path in
+            ["", "//", "/api/v1/watch", "/api/v1/watch/", "/apis/a/b/c/%", "/api/v1/%zz%f", "/api//v1//namespaces//", "/api/v1/namespaces//pods"]
+        {
             for method in [Method::GET, Method::OPTIONS, Method::CONNECT] {
                 let _ = RequestInfo::parse(&method, path, &Query::parse("watch&=&&fieldSelector=%3D%%%"));
             }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use parking_lot::Mutex;
-use wheelhouse_access::authn::x509::{self, CertificateError, Verified};
 use wheelhouse_access::User;
+use wheelhouse_access::authn::x509::{self, CertificateError, Verified};
 use wheelhouse_base::Timestamp;
 
 use super::credentials::Credentials;

@@ -26,8 +26,8 @@ use http::HeaderMap;
 use serde_json::Value;
 use wheelhouse_access::authn::service_account::Accepted;
 use wheelhouse_access::authn::{self, InvalidToken};
-use wheelhouse_access::impersonation::{self, Impersonated};
 use wheelhouse_access::authorizer::node::{self, NodeGraph, Nodes};
+use wheelhouse_access::impersonation::{self, Impersonated};
 use wheelhouse_access::rbac::{Policy, escalation, forbidden::forbidden};
 use wheelhouse_access::review::{self, AccessReview};
 use wheelhouse_access::token::{self, SignatureError, TokenRequest};
@@ -40,10 +40,10 @@ use wheelhouse_store::Store;
 pub use audit_log::{AuditLog, AuditSink, audit_log};
 pub use audit_trail::{AuditTrail, Exchange};
 pub use connection::ConnectionInfo;
-pub use credentials::Credentials;
 use credentials::CredentialStore;
-pub use lookups::SnapshotLookups;
+pub use credentials::Credentials;
 use derived::View;
+pub use lookups::SnapshotLookups;
 
 /// How long a pod waits for the `default` service account of a namespace that was just created; upstream's ten attempts take as long.
 const DEFAULT_ACCOUNT_WAIT: Duration = Duration::from_secs(1);
@@ -116,10 +116,12 @@ impl Security {
         };
         match check(self.store.snapshot()) {
             // A bad signature stays bad; everything else was looked up.
-            Err(error) if !self.store.leadership().borrow().here && !matches!(claims, Err(SignatureError::UnknownKey | SignatureError::Forged)) => match self.store.barrier().await {
-                Ok(snapshot) => check(snapshot),
-                Err(_) => Err(error),
-            },
+            Err(error) if !self.store.leadership().borrow().here && !matches!(claims, Err(SignatureError::UnknownKey | SignatureError::Forged)) => {
+                match self.store.barrier().await {
+                    Ok(snapshot) => check(snapshot),
+                    Err(_) => Err(error),
+                }
+            }
             answer => answer,
         }
     }

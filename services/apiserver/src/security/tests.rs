@@ -229,7 +229,13 @@ async fn a_view_without_its_watch_is_compared_with_the_state() {
     let f = Fixture::new();
     let group = "rbac.authorization.k8s.io";
     for name in ["a", "b"] {
-        put(&*f.store, group, "clusterroles", json!({"metadata": {"name": name}, "rules": [{"verbs": ["get"], "nonResourceURLs": [format!("/{name}")]}]})).await;
+        put(
+            &*f.store,
+            group,
+            "clusterroles",
+            json!({"metadata": {"name": name}, "rules": [{"verbs": ["get"], "nonResourceURLs": [format!("/{name}")]}]}),
+        )
+        .await;
         put(
             &*f.store,
             group,

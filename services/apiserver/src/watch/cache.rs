@@ -47,7 +47,6 @@ impl EventCache {
         *self.0.lock().watches.entry(resource).or_default() += 1;
         Watching { cache: Arc::clone(self), resource }
     }
-
 }
 
 impl Watching {

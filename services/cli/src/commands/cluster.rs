@@ -114,9 +114,7 @@ async fn ready(api: &Api, name: &str, limit: Duration) -> Result<Value, CliError
     let mut progress = Progress::default();
     let what = format!("cluster {name} is not ready");
     let done = |cluster: Option<&Value>| cluster.is_some_and(|c| c["state"] == "Ready" && c["readyReplicas"] == c["replicas"]);
-    let followed = api
-        .follow(name, limit, &what, |cluster| progress.say(&format!("cluster {name}: {}", telling(cluster))), done)
-        .await;
+    let followed = api.follow(name, limit, &what, |cluster| progress.say(&format!("cluster {name}: {}", telling(cluster))), done).await;
     progress.end();
     followed.map(Option::unwrap_or_default)
 }

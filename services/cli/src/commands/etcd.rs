@@ -21,8 +21,8 @@ pub async fn serve(kubeconfig: &str, listen: SocketAddr, name: &str) -> Result<(
     let config = connection.tls(&[b"h2"]).map_err(|error| CliError::Failed(error.to_string()))?;
     let target = connection.target;
     let name_of_etcd = format!("{ETCD_LABEL}.{}", target.server_name);
-    let server_name = rustls::pki_types::ServerName::try_from(name_of_etcd.clone())
-        .map_err(|error| CliError::Failed(format!("{name_of_etcd}: {error}")))?;
+    let server_name =
+        rustls::pki_types::ServerName::try_from(name_of_etcd.clone()).map_err(|error| CliError::Failed(format!("{name_of_etcd}: {error}")))?;
     let connector = TlsConnector::from(Arc::new(config));
     let listener = TcpListener::bind(listen).await.map_err(|error| CliError::Failed(format!("cannot listen on {listen}: {error}")))?;
     println!("The etcd API of cluster {name} is on {listen} (read-only), until Ctrl-C.");

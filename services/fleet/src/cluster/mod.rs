@@ -160,11 +160,9 @@ impl Subject<'_> {
                 memory.attempts += 1;
                 plan.requeue_no_later_than(self.now.plus(RETRY));
             }
-            None => plan.effects.push(Effect {
-                kind: EffectKind::IssueClusterKeys,
-                id: effect(memory.attempts),
-                input: json!({"clusterID": self.id}),
-            }),
+            None => {
+                plan.effects.push(Effect { kind: EffectKind::IssueClusterKeys, id: effect(memory.attempts), input: json!({"clusterID": self.id}) })
+            }
         }
         false
     }

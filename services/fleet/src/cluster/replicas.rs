@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 use wheelhouse_base::{ClusterId, ReplicaId};
 use wheelhouse_kinds::fleet::cluster::Member;
-use wheelhouse_kinds::fleet::control_plane_replica::{ClusterRef, FINALIZER, ReplicaSpec, Role};
 use wheelhouse_kinds::fleet::conditions::{self, READY, reason};
+use wheelhouse_kinds::fleet::control_plane_replica::{ClusterRef, FINALIZER, ReplicaSpec, Role};
 use wheelhouse_kinds::fleet::{ControlPlaneReplica, Object, SYSTEM_NAMESPACE};
 use wheelhouse_kinds::plan::{DeleteOptions, Operation, PatchStrategy, Plan};
 use wheelhouse_kinds::view::{Key, View};
@@ -78,7 +78,8 @@ fn spec(subject: &Subject<'_>, member: &Member, founder: bool) -> ReplicaSpec {
 
 fn create(subject: &Subject<'_>, member: &Member) -> Operation {
     // The group is founded once: by its first replica, while no replica has ever been there.
-    let never_ran = subject.replicas.is_empty() && subject.cluster.status.as_ref().is_none_or(|s| s.members.iter().all(|m| !m.voter) && s.proven.is_empty());
+    let never_ran =
+        subject.replicas.is_empty() && subject.cluster.status.as_ref().is_none_or(|s| s.members.iter().all(|m| !m.voter) && s.proven.is_empty());
     let founder = never_ran && member.replica_id == ReplicaId(1);
     let name = ControlPlaneReplica::object_name(&subject.id, member.replica_id);
     let mut replica: ControlPlaneReplica = Object::new("ControlPlaneReplica", SYSTEM_NAMESPACE, &name, spec(subject, member, founder));

@@ -86,7 +86,14 @@ fn progress(subject: &Subject<'_>, status: &ClusterStatus) -> Reading<'static> {
 }
 
 /// Ready, and the proof it rests on. A proof holds for one membership and one leadership; while a new one is under way the old answer stands.
-fn readiness(subject: &Subject<'_>, status: &mut ClusterStatus, term: Option<u64>, cx: &Context<'_>, memory: &mut Memory, plan: &mut Plan) -> Reading<'static> {
+fn readiness(
+    subject: &Subject<'_>,
+    status: &mut ClusterStatus,
+    term: Option<u64>,
+    cx: &Context<'_>,
+    memory: &mut Memory,
+    plan: &mut Plan,
+) -> Reading<'static> {
     let reading = |status, reason, message: String| Reading { kind: READY, status: Some(status), reason, message };
     if subject.is_suspended() {
         status.proven.clear();
@@ -136,8 +143,15 @@ fn readiness(subject: &Subject<'_>, status: &mut ClusterStatus, term: Option<u64
 fn kept(status: &ClusterStatus) -> Reading<'static> {
     match conditions::find(&status.conditions, READY) {
         Some(c) if c.status == "True" => Reading { kind: READY, status: Some(true), reason: reason::PROVEN, message: String::new() },
-        Some(c) if c.reason == reason::PROBE_FAILED => Reading { kind: READY, status: Some(false), reason: reason::PROBE_FAILED, message: c.message.clone() },
-        _ => Reading { kind: READY, status: Some(false), reason: reason::NOT_PROVEN, message: "waiting for a write and a read through the endpoint".to_owned() },
+        Some(c) if c.reason == reason::PROBE_FAILED => {
+            Reading { kind: READY, status: Some(false), reason: reason::PROBE_FAILED, message: c.message.clone() }
+        }
+        _ => Reading {
+            kind: READY,
+            status: Some(false),
+            reason: reason::NOT_PROVEN,
+            message: "waiting for a write and a read through the endpoint".to_owned(),
+        },
     }
 }
 

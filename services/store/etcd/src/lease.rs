@@ -87,10 +87,7 @@ impl Lease for LeaseService {
         Ok(Response::new(self.revoke(request.get_ref().id).await?))
     }
 
-    async fn lease_keep_alive(
-        &self,
-        request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
-    ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
+    async fn lease_keep_alive(&self, request: Request<Streaming<pb::LeaseKeepAliveRequest>>) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
         self.backend.check_writable()?;
         let service = self.clone();
         let answers = request.into_inner().and_then(move |request| {

@@ -48,7 +48,8 @@ async fn generated_sequences_are_answered_as_etcd_answers_them() -> anyhow::Resu
     let (mut calls, mut failed) = (0, 0);
     for seed in seeds()? {
         let mut random = Random(seed);
-        let everything = pb::WatchCreateRequest { key: Bytes::from_static(b"\0"), range_end: Bytes::from_static(b"\0"), prev_kv: true, ..Default::default() };
+        let everything =
+            pb::WatchCreateRequest { key: Bytes::from_static(b"\0"), range_end: Bytes::from_static(b"\0"), prev_kv: true, ..Default::default() };
         let (mut live_theirs, mut live_mine) = (Watching::start(&mut theirs, &everything).await?, Watching::start(&mut mine, &everything).await?);
         anyhow::ensure!(live_theirs.first().await? == live_mine.first().await?, "seed {seed}: the live watch begins differently");
         for step in 0..LENGTH {
@@ -194,8 +195,17 @@ macro_rules! headed {
     };
 }
 headed!(
-    RangeResponse, PutResponse, DeleteRangeResponse, TxnResponse, CompactionResponse, LeaseGrantResponse, LeaseRevokeResponse,
-    LeaseKeepAliveResponse, LeaseTimeToLiveResponse, LeaseLeasesResponse, WatchResponse
+    RangeResponse,
+    PutResponse,
+    DeleteRangeResponse,
+    TxnResponse,
+    CompactionResponse,
+    LeaseGrantResponse,
+    LeaseRevokeResponse,
+    LeaseKeepAliveResponse,
+    LeaseTimeToLiveResponse,
+    LeaseLeasesResponse,
+    WatchResponse
 );
 
 /// Brings records that the sort leaves equal into the order of their keys. Of a group that the limit cuts, only the counter or value can

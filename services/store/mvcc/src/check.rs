@@ -11,7 +11,9 @@ impl State {
     /// The first broken invariant in words.
     pub fn check(&self) -> Result<(), String> {
         let root = &self.root;
-        ensure(root.revision >= FIRST_REVISION && root.compacted <= root.revision, || format!("revision {}, compacted {}", root.revision, root.compacted))?;
+        ensure(root.revision >= FIRST_REVISION && root.compacted <= root.revision, || {
+            format!("revision {}, compacted {}", root.revision, root.compacted)
+        })?;
         check_records(root)?;
         check_leases(root)?;
         check_history(root)?;
@@ -70,7 +72,9 @@ fn event_fits(event: &Event, after: Option<&KeyValue>, revision: u64) -> bool {
         EventKind::Put => {
             let version = prev.map_or(0, |prev| prev.version) + 1;
             let create_revision = prev.map_or(revision, |prev| prev.create_revision);
-            after.is_some_and(|after| *after == *event.kv && (after.mod_revision, after.version, after.create_revision) == (revision, version, create_revision))
+            after.is_some_and(|after| {
+                *after == *event.kv && (after.mod_revision, after.version, after.create_revision) == (revision, version, create_revision)
+            })
         }
     }
 }

@@ -12,16 +12,28 @@ use crate::event::KeyValue;
 /// A log entry's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    Txn { txn: Txn, fence: Option<Fence> },
+    Txn {
+        txn: Txn,
+        fence: Option<Fence>,
+    },
     /// Drops history below `revision`. The only way history is lost, so that every replica retains the same window.
-    Compact { revision: Revision },
+    Compact {
+        revision: Revision,
+    },
     /// `id` 0 is not allowed here: the proposer picks one.
-    LeaseGrant { id: i64, ttl_secs: i64 },
+    LeaseGrant {
+        id: i64,
+        ttl_secs: i64,
+    },
     /// Deletes the lease's keys as one transaction.
-    LeaseRevoke { id: i64 },
+    LeaseRevoke {
+        id: i64,
+    },
     /// Marks the lease as renewed. Time is no part of the state: whoever leads starts the lease's full time anew when the mark moves,
     /// so a renewal may enter on any replica and outlives a change of leader.
-    LeaseRenew { id: i64 },
+    LeaseRenew {
+        id: i64,
+    },
 }
 
 /// Refuses the transaction unless the log entry that carries it was proposed under this term.
@@ -146,9 +158,18 @@ pub struct TxnOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpOutcome {
     /// `more`: the limit cut the answer; `count`: keys in the range regardless of the limit.
-    Range { kvs: Vec<Arc<KeyValue>>, more: bool, count: usize },
-    Put { prev: Option<Arc<KeyValue>> },
-    Delete { deleted: usize, prevs: Vec<Arc<KeyValue>> },
+    Range {
+        kvs: Vec<Arc<KeyValue>>,
+        more: bool,
+        count: usize,
+    },
+    Put {
+        prev: Option<Arc<KeyValue>>,
+    },
+    Delete {
+        deleted: usize,
+        prevs: Vec<Arc<KeyValue>>,
+    },
     Txn(TxnOutcome),
 }
 
@@ -157,11 +178,17 @@ pub enum OpOutcome {
 pub enum Outcome {
     Txn(TxnOutcome),
     /// The fence did not hold; nothing changed.
-    Fenced { term: Term },
+    Fenced {
+        term: Term,
+    },
     Compacted,
     LeaseGranted,
-    LeaseRevoked { revision: Revision },
-    LeaseRenewed { ttl_secs: i64 },
+    LeaseRevoked {
+        revision: Revision,
+    },
+    LeaseRenewed {
+        ttl_secs: i64,
+    },
     Failed(crate::command::Refusal),
 }
 

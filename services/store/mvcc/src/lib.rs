@@ -27,8 +27,8 @@ mod transact;
 mod validate;
 
 pub use command::{
-    Command, Compare, CompareTarget, Comparison, DeleteRange, Fence, KeyRange, Op, OpOutcome, Outcome, Put, Range, Refusal, SortOrder, SortTarget, Txn,
-    TxnOutcome, prefix_end,
+    Command, Compare, CompareTarget, Comparison, DeleteRange, Fence, KeyRange, Op, OpOutcome, Outcome, Put, Range, Refusal, SortOrder, SortTarget,
+    Txn, TxnOutcome, prefix_end,
 };
 pub use event::{Batch, Event, EventKind, KeyValue};
 pub use lease::Lease;

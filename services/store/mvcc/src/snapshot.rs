@@ -89,7 +89,8 @@ impl Snapshot {
         if revision == self.revision {
             return Ok(self.clone());
         }
-        let (from, mut live) = self.past.nearest(revision).filter(|(from, _)| *from < self.revision).unwrap_or_else(|| (self.revision, self.live.clone()));
+        let (from, mut live) =
+            self.past.nearest(revision).filter(|(from, _)| *from < self.revision).unwrap_or_else(|| (self.revision, self.live.clone()));
         for event in self.history.between(revision, from).rev().flat_map(|batch| batch.events.iter().rev()) {
             match &event.prev {
                 Some(prev) => live.insert(prev.key.clone(), prev.clone()),

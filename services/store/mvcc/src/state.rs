@@ -172,7 +172,8 @@ impl<'s> Change<'s> {
         for prev in &doomed {
             self.detach(prev);
             self.root.live.remove(&prev.key);
-            let tombstone = KeyValue { key: prev.key.clone(), value: Bytes::new(), create_revision: 0, mod_revision: self.revision, version: 0, lease: 0 };
+            let tombstone =
+                KeyValue { key: prev.key.clone(), value: Bytes::new(), create_revision: 0, mod_revision: self.revision, version: 0, lease: 0 };
             self.record(EventKind::Delete, Arc::new(tombstone), Some(prev.clone()));
         }
         doomed

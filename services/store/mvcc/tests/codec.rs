@@ -39,9 +39,14 @@ fn golden_commands() {
             Command::Txn { txn, fence: Some(Fence { term: 4 }) },
             [
                 "010204",
-                "01", "016b00000209",                          // one compare: key k, equal, mod revision 9
-                "02", "02016b01760000", "0301640000",          // put k = v; delete d
-                "02", "01016b00000000000000000000", "01016b01016c070a00000100000000", // two ranges
+                "01",
+                "016b00000209", // one compare: key k, equal, mod revision 9
+                "02",
+                "02016b01760000",
+                "0301640000", // put k = v; delete d
+                "02",
+                "01016b00000000000000000000",
+                "01016b01016c070a00000100000000", // two ranges
             ]
             .concat(),
         ),

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use wheelhouse_mvcc::codec::{self, StoredBatch};
 use wheelhouse_mvcc::{
-    Batch, Command, Compare, CompareTarget, Comparison, DeleteRange, EventKind, Fence, KeyRange, KeyValue, Op, OpOutcome, Outcome, Put, Range, Refusal,
-    SortOrder, SortTarget, State, Txn,
+    Batch, Command, Compare, CompareTarget, Comparison, DeleteRange, EventKind, Fence, KeyRange, KeyValue, Op, OpOutcome, Outcome, Put, Range,
+    Refusal, SortOrder, SortTarget, State, Txn,
 };
 
 const TERM: u64 = 3;

@@ -23,12 +23,8 @@ impl TypedKind for ControllerRevisionKind {
         errors.into()
     }
 
-    const COLUMNS: &'static [Column] = &[
-        table::NAME,
-        table::text("Controller", "What it is a revision of."),
-        table::text("Revision", "Its place in the history."),
-        table::AGE,
-    ];
+    const COLUMNS: &'static [Column] =
+        &[table::NAME, table::text("Controller", "What it is a revision of."), table::text("Revision", "Its place in the history."), table::AGE];
 
     fn row(object: &ControllerRevision, now: Timestamp) -> Vec<Value> {
         let owner = items(&object.metadata.owner_references).iter().find(|o| o.controller == Some(true));

@@ -15,7 +15,11 @@ pub fn create(object: &Deployment, cx: &RequestContext<'_>) -> ErrorList {
         workload::replicated_template(&spec.template, &spec.selector, cx, &path.child("template"), &mut errors);
     }
     strategy(&spec.strategy.clone().unwrap_or_default(), &path.child("strategy"), &mut errors);
-    validation::nonnegative(&[("minReadySeconds", spec.min_ready_seconds), ("revisionHistoryLimit", spec.revision_history_limit)], &path, &mut errors);
+    validation::nonnegative(
+        &[("minReadySeconds", spec.min_ready_seconds), ("revisionHistoryLimit", spec.revision_history_limit)],
+        &path,
+        &mut errors,
+    );
     if let Some(seconds) = spec.progress_deadline_seconds {
         validation::nonnegative(&[("progressDeadlineSeconds", Some(seconds))], &path, &mut errors);
         if seconds <= spec.min_ready_seconds.unwrap_or_default() {
@@ -73,11 +77,7 @@ pub fn status(new: &Deployment, old: &Deployment) -> ErrorList {
     let mut errors = ErrorList::new();
     let (new, old) = (new.status.clone().unwrap_or_default(), old.status.clone().unwrap_or_default());
     let path = Path::new("status");
-    let parts = [
-        ("updatedReplicas", new.updated_replicas),
-        ("readyReplicas", new.ready_replicas),
-        ("availableReplicas", new.available_replicas),
-    ];
+    let parts = [("updatedReplicas", new.updated_replicas), ("readyReplicas", new.ready_replicas), ("availableReplicas", new.available_replicas)];
     workload::replica_counts(new.replicas.unwrap_or_default(), new.ready_replicas, new.available_replicas, &parts, &mut errors);
     let further = [("unavailableReplicas", new.unavailable_replicas), ("collisionCount", new.collision_count)];
     validation::nonnegative(&further, &path, &mut errors);

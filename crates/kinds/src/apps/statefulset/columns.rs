@@ -5,13 +5,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use crate::apps::workload;
 use crate::prelude::*;
 
-pub const COLUMNS: &[Column] = &[
-    table::NAME,
-    table::text("Ready", "How many pods are ready, of how many wanted."),
-    table::AGE,
-    workload::CONTAINERS,
-    workload::IMAGES,
-];
+pub const COLUMNS: &[Column] =
+    &[table::NAME, table::text("Ready", "How many pods are ready, of how many wanted."), table::AGE, workload::CONTAINERS, workload::IMAGES];
 
 pub fn row(object: &StatefulSet, now: Timestamp) -> Vec<Value> {
     let spec = object.spec.as_ref();

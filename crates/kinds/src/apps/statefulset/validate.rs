@@ -33,11 +33,7 @@ fn spec(spec: &StatefulSetSpec, cx: &RequestContext<'_>, path: &Path<'_>, errors
         one_of(text(&retention.when_deleted), &["Retain", "Delete"], &path.child("whenDeleted"), errors);
         one_of(text(&retention.when_scaled), &["Retain", "Delete"], &path.child("whenScaled"), errors);
     }
-    let counts = [
-        ("replicas", spec.replicas),
-        ("minReadySeconds", spec.min_ready_seconds),
-        ("revisionHistoryLimit", spec.revision_history_limit),
-    ];
+    let counts = [("replicas", spec.replicas), ("minReadySeconds", spec.min_ready_seconds), ("revisionHistoryLimit", spec.revision_history_limit)];
     validation::nonnegative(&counts, path, errors);
     if let Some(start) = spec.ordinals.as_ref().and_then(|o| o.start) {
         errors.extend(names::nonnegative(i64::from(start), &path.child("ordinals").child("start")));

@@ -11,8 +11,7 @@ pub fn apply(object: &mut HorizontalPodAutoscaler) {
     let spec = &mut object.spec;
     spec.min_replicas.get_or_insert(1);
     if items(&spec.metrics).is_empty() {
-        let target =
-            MetricTarget { type_: "Utilization".to_owned(), average_utilization: Some(CPU_PERCENT), ..MetricTarget::default() };
+        let target = MetricTarget { type_: "Utilization".to_owned(), average_utilization: Some(CPU_PERCENT), ..MetricTarget::default() };
         spec.metrics = Some(vec![MetricSpec {
             type_: "Resource".to_owned(),
             resource: Some(ResourceMetricSource { name: "cpu".to_owned(), target }),

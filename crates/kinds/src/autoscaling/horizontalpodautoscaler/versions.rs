@@ -112,7 +112,13 @@ fn newer(mut metric: Metric<Source>, goal: &str) -> Value {
         let whole = source.target_value.or(source.current_value).filter(|_| field != "object" || average.is_none());
         let mut amounts = json!({"value": whole, "averageValue": average, "averageUtilization": utilization});
         if goal == "target" {
-            let type_ = if utilization.is_some() { "Utilization" } else if average.is_some() { "AverageValue" } else { "Value" };
+            let type_ = if utilization.is_some() {
+                "Utilization"
+            } else if average.is_some() {
+                "AverageValue"
+            } else {
+                "Value"
+            };
             amounts["type"] = type_.into();
         }
         put(goal, Some(amounts));
@@ -145,7 +151,11 @@ fn older(metric: &Value, goal: &str) -> Metric<Source> {
             ..Source::default()
         };
         let selector = source["metric"].get("selector").filter(|s| !s.is_null()).cloned();
-        if field == "external" { old.metric_selector = selector } else { old.selector = selector }
+        if field == "external" {
+            old.metric_selector = selector
+        } else {
+            old.selector = selector
+        }
         // An object's whole value must be there, and its average has a field of its own.
         let whole = if field == "object" { Some(whole.unwrap_or_else(|| "0".to_owned())) } else { whole };
         let average = if field == "object" { (None, average) } else { (average, None) };

@@ -69,10 +69,7 @@ fn spec(object: &CronJob, old: Option<&CronJob>, errors: &mut ErrorList) {
     if job_spec.manual_selector == Some(true) {
         errors.push(FieldError::not_supported(&jobs.child("manualSelector"), true, &["nil", "false"]));
     }
-    let limits = [
-        ("successfulJobsHistoryLimit", spec.successful_jobs_history_limit),
-        ("failedJobsHistoryLimit", spec.failed_jobs_history_limit),
-    ];
+    let limits = [("successfulJobsHistoryLimit", spec.successful_jobs_history_limit), ("failedJobsHistoryLimit", spec.failed_jobs_history_limit)];
     validation::nonnegative(&limits, &path, errors);
 }
 

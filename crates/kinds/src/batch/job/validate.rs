@@ -54,10 +54,8 @@ fn generated_selector(object: &Job, job: &JobSpec, path: &Path<'_>, errors: &mut
             Some(_) => {}
         }
     }
-    let own = LabelSelector {
-        match_labels: Some([(CONTROLLER_UID.to_owned(), text(&object.metadata.uid).to_owned())].into()),
-        match_expressions: None,
-    };
+    let own =
+        LabelSelector { match_labels: Some([(CONTROLLER_UID.to_owned(), text(&object.metadata.uid).to_owned())].into()), match_expressions: None };
     if *selector != own {
         let shown = validation::ordered(selector, validation::LABEL_SELECTOR);
         errors.push(FieldError::invalid(&path.child("selector"), shown, "`selector` not auto-generated"));

@@ -16,10 +16,7 @@ pub struct ConfigMapKind;
 impl TypedKind for ConfigMapKind {
     type Object = ConfigMap;
 
-    const INFO: KindInfo = KindInfo {
-        short_names: &["cm"],
-        ..KindInfo::namespaced("", "v1", "ConfigMap", "configmaps", "configmap")
-    };
+    const INFO: KindInfo = KindInfo { short_names: &["cm"], ..KindInfo::namespaced("", "v1", "ConfigMap", "configmaps", "configmap") };
 
     fn prepare_create(object: &mut ConfigMap, _: &RequestContext<'_>) -> Verdict {
         validate::create(object).into()

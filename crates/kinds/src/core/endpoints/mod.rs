@@ -13,11 +13,8 @@ pub struct EndpointsKind;
 impl TypedKind for EndpointsKind {
     type Object = Endpoints;
 
-    const INFO: KindInfo = KindInfo {
-        short_names: &["ep"],
-        create_on_update: true,
-        ..KindInfo::namespaced("", "v1", "Endpoints", "endpoints", "endpoints")
-    };
+    const INFO: KindInfo =
+        KindInfo { short_names: &["ep"], create_on_update: true, ..KindInfo::namespaced("", "v1", "Endpoints", "endpoints", "endpoints") };
 
     fn default(object: &mut Endpoints) {
         for port in object.subsets.iter_mut().flatten().flat_map(|s| s.ports.iter_mut().flatten()) {

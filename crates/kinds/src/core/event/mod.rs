@@ -15,8 +15,7 @@ pub struct EventKind;
 impl TypedKind for EventKind {
     type Object = Event;
 
-    const INFO: KindInfo =
-        KindInfo { short_names: &["ev"], create_on_update: true, ..KindInfo::namespaced("", "v1", "Event", "events", "event") };
+    const INFO: KindInfo = KindInfo { short_names: &["ev"], create_on_update: true, ..KindInfo::namespaced("", "v1", "Event", "events", "event") };
 
     const OTHER_VERSIONS: &'static [OtherVersion] = &[versions::EVENTS_V1];
 

@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::Event;
 use serde::Serialize;
 
-use wheelhouse_meta::validation as names;
 use crate::prelude::*;
+use wheelhouse_meta::validation as names;
 
 /// Limits in bytes of the newer style's fields.
 const REPORTING_INSTANCE_MAX: usize = 128;

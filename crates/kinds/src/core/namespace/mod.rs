@@ -30,10 +30,7 @@ impl TypedKind for NamespaceKind {
     const INFO: KindInfo = KindInfo {
         short_names: &["ns"],
         verbs: &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch],
-        subresources: &[
-            Subresource { name: "finalize", body: None, verbs: &[Verb::Update], action: Action::Part },
-            subresource::STATUS,
-        ],
+        subresources: &[Subresource { name: "finalize", body: None, verbs: &[Verb::Update], action: Action::Part }, subresource::STATUS],
         ..KindInfo::cluster("", "v1", "Namespace", "namespaces", "namespace")
     };
 

@@ -73,9 +73,7 @@ fn sync_data_source(spec: &mut k8s_openapi::api::core::v1::PersistentVolumeClaim
                 namespace: None,
             });
         }
-        (None, Some(reference))
-            if text(&reference.namespace).is_empty() && is_known_source(text(&reference.api_group), &reference.kind) =>
-        {
+        (None, Some(reference)) if text(&reference.namespace).is_empty() && is_known_source(text(&reference.api_group), &reference.kind) => {
             spec.data_source = Some(TypedLocalObjectReference {
                 api_group: reference.api_group.clone(),
                 kind: reference.kind.clone(),

@@ -44,11 +44,7 @@ impl TypedKind for PodKind {
             connect("exec", Some(("", "v1", "PodExecOptions")), &[Verb::Create, Verb::Get]),
             connect("log", None, &[Verb::Get]),
             connect("portforward", Some(("", "v1", "PodPortForwardOptions")), &[Verb::Create, Verb::Get]),
-            connect(
-                "proxy",
-                Some(("", "v1", "PodProxyOptions")),
-                &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update],
-            ),
+            connect("proxy", Some(("", "v1", "PodProxyOptions")), &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update]),
             subresource::part("resize"),
             subresource::STATUS,
         ],

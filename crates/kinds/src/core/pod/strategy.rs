@@ -9,8 +9,7 @@ pub fn create(object: &mut Pod, cx: &RequestContext<'_>) {
     let spec = object.spec.get_or_insert_default();
     // Upstream takes a negative period for the shortest one.
     spec.termination_grace_period_seconds = spec.termination_grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
-    let mut status =
-        PodStatus { phase: Some("Pending".to_owned()), qos_class: Some(qos_class(spec).to_owned()), ..PodStatus::default() };
+    let mut status = PodStatus { phase: Some("Pending".to_owned()), qos_class: Some(qos_class(spec).to_owned()), ..PodStatus::default() };
     if !items(&spec.scheduling_gates).is_empty() {
         status.conditions = Some(vec![PodCondition {
             type_: "PodScheduled".to_owned(),

@@ -98,7 +98,8 @@ fn cells(status: Value, deleting: bool) -> Vec<String> {
 #[test]
 fn rows_tell_what_a_pod_is_doing() {
     let running = json!({"name": "c", "ready": true, "restartCount": 0, "image": "i", "imageID": "", "state": {"running": {}}});
-    let waiting = |reason: &str| json!({"name": "c", "ready": false, "restartCount": 0, "image": "i", "imageID": "", "state": {"waiting": {"reason": reason}}});
+    let waiting =
+        |reason: &str| json!({"name": "c", "ready": false, "restartCount": 0, "image": "i", "imageID": "", "state": {"waiting": {"reason": reason}}});
     let crashed = json!({"name": "c", "ready": false, "restartCount": 3, "image": "i", "imageID": "",
         "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2024-02-03T04:05:36Z"}}});
     let through = json!({"name": "i", "ready": true, "restartCount": 1, "image": "i", "imageID": "", "state": {"terminated": {"exitCode": 0}}});
@@ -109,7 +110,11 @@ fn rows_tell_what_a_pod_is_doing() {
     expect(json!({"phase": "Running", "initContainerStatuses": inits, "containerStatuses": [running]}), false, ["2/2", "Running", "0"]);
     expect(json!({"phase": "Running", "initContainerStatuses": inits, "containerStatuses": [running]}), true, ["2/2", "Terminating", "0"]);
     expect(json!({"phase": "Pending", "containerStatuses": [waiting("ImagePullBackOff")]}), false, ["0/2", "ImagePullBackOff", "0"]);
-    expect(json!({"phase": "Running", "initContainerStatuses": inits, "containerStatuses": [crashed]}), false, ["1/2", "CrashLoopBackOff", "3 (30s ago)"]);
+    expect(
+        json!({"phase": "Running", "initContainerStatuses": inits, "containerStatuses": [crashed]}),
+        false,
+        ["1/2", "CrashLoopBackOff", "3 (30s ago)"],
+    );
     let failed = json!({"name": "i", "ready": false, "restartCount": 2, "image": "i", "imageID": "", "state": {"terminated": {"exitCode": 7}}});
     expect(json!({"phase": "Pending", "initContainerStatuses": [failed]}), false, ["0/2", "Init:ExitCode:7", "2"]);
     let starting = json!({"name": "i", "ready": false, "restartCount": 0, "image": "i", "imageID": "", "state": {"running": {}}});
@@ -131,7 +136,8 @@ fn a_pod_that_never_reached_a_node_goes_at_once() {
 
 #[test]
 fn the_class_follows_from_requests_and_limits() {
-    let class = |resources: Value| super::qos_class(&serde_json::from_value(json!({"containers": [{"name": "c", "resources": resources}]})).expect("a spec"));
+    let class =
+        |resources: Value| super::qos_class(&serde_json::from_value(json!({"containers": [{"name": "c", "resources": resources}]})).expect("a spec"));
     assert_eq!(class(json!({})), "BestEffort");
     assert_eq!(class(json!({"requests": {"cpu": "1"}})), "Burstable");
     assert_eq!(class(json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1Gi"}})), "Guaranteed");

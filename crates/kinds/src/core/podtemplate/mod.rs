@@ -11,8 +11,7 @@ pub struct PodTemplateKind;
 impl TypedKind for PodTemplateKind {
     type Object = PodTemplate;
 
-    const INFO: KindInfo =
-        KindInfo { generation: true, ..KindInfo::namespaced("", "v1", "PodTemplate", "podtemplates", "podtemplate") };
+    const INFO: KindInfo = KindInfo { generation: true, ..KindInfo::namespaced("", "v1", "PodTemplate", "podtemplates", "podtemplate") };
 
     fn default(object: &mut PodTemplate) {
         template::apply_defaults(object.template.get_or_insert_default());

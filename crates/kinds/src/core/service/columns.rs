@@ -41,7 +41,13 @@ fn external(object: &Service) -> String {
     let spec = object.spec.clone().unwrap_or_default();
     let own = items(&spec.external_ips).join(",");
     match text(&spec.type_) {
-        "ClusterIP" | "NodePort" => if own.is_empty() { "<none>".to_owned() } else { own },
+        "ClusterIP" | "NodePort" => {
+            if own.is_empty() {
+                "<none>".to_owned()
+            } else {
+                own
+            }
+        }
         "LoadBalancer" => {
             let balancer = object.status.as_ref().and_then(|s| s.load_balancer.as_ref());
             let ingress = balancer.map(|b| items(&b.ingress)).unwrap_or_default();

@@ -13,10 +13,8 @@ pub struct EndpointSliceKind;
 impl TypedKind for EndpointSliceKind {
     type Object = EndpointSlice;
 
-    const INFO: KindInfo = KindInfo {
-        generation: true,
-        ..KindInfo::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
-    };
+    const INFO: KindInfo =
+        KindInfo { generation: true, ..KindInfo::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice") };
 
     fn default(object: &mut EndpointSlice) {
         for port in object.ports.iter_mut().flatten() {

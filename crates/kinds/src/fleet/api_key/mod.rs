@@ -86,12 +86,8 @@ impl TypedKind for ApiKeyKind {
         verdict
     }
 
-    const COLUMNS: &'static [Column] = &[
-        table::NAME,
-        table::text("Tenant", "Whose key it is."),
-        table::text("Description", "What the key is for."),
-        table::AGE,
-    ];
+    const COLUMNS: &'static [Column] =
+        &[table::NAME, table::text("Tenant", "Whose key it is."), table::text("Description", "What the key is for."), table::AGE];
 
     fn row(object: &ApiKey, now: Timestamp) -> Vec<Value> {
         let spec = &object.spec;
@@ -121,12 +117,8 @@ fn validate(key: &ApiKey) -> Verdict {
 }
 
 pub fn schema() -> Schema {
-    let spec = shapes::structure([
-        ("tenant", shapes::string()),
-        ("hash", shapes::string()),
-        ("created", shapes::time()),
-        ("description", shapes::string()),
-    ]);
+    let spec =
+        shapes::structure([("tenant", shapes::string()), ("hash", shapes::string()), ("created", shapes::time()), ("description", shapes::string())]);
     shapes::object(spec, None)
 }
 

@@ -274,12 +274,8 @@ pub fn schema() -> Schema {
         ("issuer", shapes::string()),
         ("suspended", shapes::boolean()),
     ]);
-    let member_status = shapes::structure([
-        ("replicaID", shapes::int()),
-        ("host", shapes::string()),
-        ("ready", shapes::boolean()),
-        ("voter", shapes::boolean()),
-    ]);
+    let member_status =
+        shapes::structure([("replicaID", shapes::int()), ("host", shapes::string()), ("ready", shapes::boolean()), ("voter", shapes::boolean())]);
     let status = shapes::structure([
         ("clusterID", shapes::string()),
         ("members", shapes::map_list(member_status, "replicaID")),

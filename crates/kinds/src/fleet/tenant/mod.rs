@@ -166,11 +166,7 @@ pub fn schema() -> Schema {
         ("quota", shapes::structure([("clusters", shapes::int())])),
         ("suspended", shapes::boolean()),
     ]);
-    let status = shapes::structure([
-        ("conditions", shapes::conditions()),
-        ("observedGeneration", shapes::int()),
-        ("clusters", shapes::int()),
-    ]);
+    let status = shapes::structure([("conditions", shapes::conditions()), ("observedGeneration", shapes::int()), ("clusters", shapes::int())]);
     shapes::object(spec, Some(status))
 }
 

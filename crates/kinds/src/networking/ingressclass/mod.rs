@@ -17,10 +17,8 @@ const MAX_CONTROLLER: usize = 250;
 impl TypedKind for IngressClassKind {
     type Object = IngressClass;
 
-    const INFO: KindInfo = KindInfo {
-        generation: true,
-        ..KindInfo::cluster("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass")
-    };
+    const INFO: KindInfo =
+        KindInfo { generation: true, ..KindInfo::cluster("networking.k8s.io", "v1", "IngressClass", "ingressclasses", "ingressclass") };
 
     fn default(object: &mut IngressClass) {
         if let Some(parameters) = object.spec.as_mut().and_then(|s| s.parameters.as_mut()) {
@@ -76,11 +74,7 @@ fn validate(object: &IngressClass) -> ErrorList {
     }
     let Some(parameters) = &spec.parameters else { return errors };
     let here = path.child("parameters");
-    let target = TypedLocalObjectReference {
-        api_group: parameters.api_group.clone(),
-        kind: parameters.kind.clone(),
-        name: parameters.name.clone(),
-    };
+    let target = TypedLocalObjectReference { api_group: parameters.api_group.clone(), kind: parameters.kind.clone(), name: parameters.name.clone() };
     reference(&target, &here, &mut errors);
     let namespace = here.child("namespace");
     match (text(&parameters.scope), &parameters.namespace) {

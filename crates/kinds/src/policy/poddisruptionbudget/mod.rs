@@ -42,9 +42,7 @@ impl TypedKind for PodDisruptionBudgetKind {
 
     fn row(object: &PodDisruptionBudget, now: Timestamp) -> Vec<Value> {
         let spec = object.spec.clone().unwrap_or_default();
-        let shown = |value: &Option<_>| -> Value {
-            value.as_ref().map_or_else(|| "N/A".into(), |v| validation::int_or_string(v).to_string().into())
-        };
+        let shown = |value: &Option<_>| -> Value { value.as_ref().map_or_else(|| "N/A".into(), |v| validation::int_or_string(v).to_string().into()) };
         let allowed = object.status.as_ref().and_then(|s| s.disruptions_allowed).unwrap_or_default();
         vec![
             table::name(&object.metadata),

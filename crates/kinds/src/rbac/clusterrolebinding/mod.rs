@@ -13,10 +13,8 @@ const ROLE_KINDS: &[&str] = &["ClusterRole"];
 impl TypedKind for ClusterRoleBindingKind {
     type Object = ClusterRoleBinding;
 
-    const INFO: KindInfo = KindInfo {
-        create_on_update: true,
-        ..KindInfo::cluster(GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
-    };
+    const INFO: KindInfo =
+        KindInfo { create_on_update: true, ..KindInfo::cluster(GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding") };
 
     const NAME_RULE: NameRule = NameRule::PathSegment;
 

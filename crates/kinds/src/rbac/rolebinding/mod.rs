@@ -13,10 +13,7 @@ const ROLE_KINDS: &[&str] = &["Role", "ClusterRole"];
 impl TypedKind for RoleBindingKind {
     type Object = RoleBinding;
 
-    const INFO: KindInfo = KindInfo {
-        create_on_update: true,
-        ..KindInfo::namespaced(GROUP, "v1", "RoleBinding", "rolebindings", "rolebinding")
-    };
+    const INFO: KindInfo = KindInfo { create_on_update: true, ..KindInfo::namespaced(GROUP, "v1", "RoleBinding", "rolebindings", "rolebinding") };
 
     const NAME_RULE: NameRule = NameRule::PathSegment;
 

@@ -68,9 +68,7 @@ fn convert_one(outcome: &OpOutcome, begin: Revision, changed: &mut bool, copy: K
             more: *more,
             count: count_of(*count),
         }),
-        OpOutcome::Put { prev } => {
-            response_op::Response::ResponsePut(pb::PutResponse { header, prev_kv: prev.as_deref().map(|prev| copy.kv(prev)) })
-        }
+        OpOutcome::Put { prev } => response_op::Response::ResponsePut(pb::PutResponse { header, prev_kv: prev.as_deref().map(|prev| copy.kv(prev)) }),
         OpOutcome::Delete { deleted, prevs } => response_op::Response::ResponseDeleteRange(pb::DeleteRangeResponse {
             header,
             deleted: count_of(*deleted),

@@ -152,15 +152,16 @@ mod tests {
 
     #[test]
     fn large_answers_are_cut_between_events() {
-        let event = |size: usize| mvccpb::Event { kv: Some(mvccpb::KeyValue { value: Bytes::from(vec![0; size]), ..Default::default() }), ..Default::default() };
+        let event = |size: usize| mvccpb::Event {
+            kv: Some(mvccpb::KeyValue { value: Bytes::from(vec![0; size]), ..Default::default() }),
+            ..Default::default()
+        };
         let sizes = [FRAGMENT_BYTES / 2, FRAGMENT_BYTES / 3, FRAGMENT_BYTES / 3, 2 * FRAGMENT_BYTES, 10];
         let answer = pb::WatchResponse { watch_id: 7, events: sizes.map(event).to_vec(), ..Default::default() };
         let parts = fragments(answer);
-        assert_eq!(parts.iter().map(|part| (part.events.len(), part.fragment, part.watch_id)).collect::<Vec<_>>(), [
-            (2, true, 7),
-            (1, true, 7),
-            (1, true, 7),
-            (1, false, 7)
-        ]);
+        assert_eq!(
+            parts.iter().map(|part| (part.events.len(), part.fragment, part.watch_id)).collect::<Vec<_>>(),
+            [(2, true, 7), (1, true, 7), (1, true, 7), (1, false, 7)]
+        );
     }
 }

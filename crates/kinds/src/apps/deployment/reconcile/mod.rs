@@ -68,7 +68,12 @@ impl Reconciler for DeploymentController {
         let Some(spec) = &deployment.spec else { return plan };
         let wanted = selector(Some(&spec.selector));
         if wanted.is_everything() {
-            plan.events.push(note(&deployment, EventType::Warning, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.".into()));
+            plan.events.push(note(
+                &deployment,
+                EventType::Warning,
+                "SelectingAll",
+                "This deployment is selecting all pods. A non-empty selector is required.".into(),
+            ));
             return plan;
         }
         let Claim { owned, operations } = claim::<ReplicaSet>(view, &deployment.metadata, "apps/v1", "Deployment", &wanted);

@@ -175,7 +175,8 @@ fn touch(conditions: &mut Vec<DeploymentCondition>, reason: &str, message: &str,
 /// Taken over from the set that cannot create its pods.
 fn failure_condition(rollout: &Rollout<'_>, conditions: &mut Vec<DeploymentCondition>, now: Timestamp) {
     let sets = rollout.new.iter().chain(&rollout.old);
-    let failing = sets.filter_map(|set| set.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == REPLICA_FAILURE && c.status == "True")).next();
+    let failing =
+        sets.filter_map(|set| set.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == REPLICA_FAILURE && c.status == "True")).next();
     match failing {
         Some(failure) => {
             let (reason, message) = (failure.reason.as_deref().unwrap_or_default(), failure.message.as_deref().unwrap_or_default());

@@ -165,7 +165,8 @@ fn proportion(set: &ReplicaSet, rollout: &Rollout<'_>, allowed: i32, left: i32) 
         return 0;
     }
     let before = annotation(set.metadata.annotations.as_ref(), MAX_REPLICAS).and_then(|text| text.parse::<i32>().ok());
-    let before = before.filter(|before| *before > 0).unwrap_or_else(|| rollout.deployment.status.as_ref().and_then(|s| s.replicas).unwrap_or(1).max(1));
+    let before =
+        before.filter(|before| *before > 0).unwrap_or_else(|| rollout.deployment.status.as_ref().and_then(|s| s.replicas).unwrap_or(1).max(1));
     let share = (f64::from(wanted(set)) * f64::from(allowed) / f64::from(before)).round() as i32 - wanted(set);
     if left > 0 { share.clamp(0, left) } else { share.clamp(left, 0) }
 }
@@ -174,7 +175,8 @@ fn proportion(set: &ReplicaSet, rollout: &Rollout<'_>, allowed: i32, left: i32) 
 pub fn scale(rollout: &Rollout<'_>, set: &Arc<ReplicaSet>, size: i32, plan: &mut Plan) {
     let annotations = set.metadata.annotations.as_ref();
     let (desired, max) = (rollout.replicas.to_string(), (rollout.replicas + max_surge(rollout)).to_string());
-    let annotated = annotation(annotations, DESIRED_REPLICAS) == Some(desired.as_str()) && annotation(annotations, MAX_REPLICAS) == Some(max.as_str());
+    let annotated =
+        annotation(annotations, DESIRED_REPLICAS) == Some(desired.as_str()) && annotation(annotations, MAX_REPLICAS) == Some(max.as_str());
     let (from, resized) = (wanted(set), wanted(set) != size);
     if annotated && !resized {
         return;

@@ -130,7 +130,8 @@ fn a_rolling_update_stays_within_its_bounds_at_every_step() {
                 percent.map_or_else(|| text.parse().unwrap(), |p| if up { p.ceil() } else { p.floor() } as i64)
             };
             assert!(total <= 10 + resolved(surge, true), "{surge}/{unavailable}: {total} pods");
-            let serving: i64 = play.sets.values().map(|s| s["status"]["availableReplicas"].as_i64().unwrap_or(0).min(s["spec"]["replicas"].as_i64().unwrap())).sum();
+            let serving: i64 =
+                play.sets.values().map(|s| s["status"]["availableReplicas"].as_i64().unwrap_or(0).min(s["spec"]["replicas"].as_i64().unwrap())).sum();
             assert!(serving >= 10 - resolved(unavailable, false), "{surge}/{unavailable}: {serving} serve");
             play.pods_become_ready();
             if !moved {

@@ -47,10 +47,12 @@ fn missing_pods_are_created_with_names_that_repeat() {
 
 #[test]
 fn ended_and_ending_pods_do_not_count() {
-    let world = World::new()
-        .with(&set(1))
-        .with(&pod("failed", OWNED, "", r#""phase":"Failed""#))
-        .with(&pod("ending", &format!(r#"{OWNED},"deletionTimestamp":"2026-01-01T00:00:00Z""#), "", r#""phase":"Running""#));
+    let world = World::new().with(&set(1)).with(&pod("failed", OWNED, "", r#""phase":"Failed""#)).with(&pod(
+        "ending",
+        &format!(r#"{OWNED},"deletionTimestamp":"2026-01-01T00:00:00Z""#),
+        "",
+        r#""phase":"Running""#,
+    ));
     assert_eq!(count(&plan(&world)).0, 1);
 }
 

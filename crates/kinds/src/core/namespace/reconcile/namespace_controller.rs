@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_living_namespace_is_left_alone() {
-        let world = World::new().with(r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","uid":"n"},"spec":{"finalizers":["kubernetes"]}}"#);
+        let world =
+            World::new().with(r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","uid":"n"},"spec":{"finalizers":["kubernetes"]}}"#);
         assert!(plan(&world).is_empty());
     }
 }

@@ -82,9 +82,15 @@ mod tests {
     #[test]
     fn the_certificate_is_published_once_and_mended() {
         assert!(matches!(&plan(&World::new().with(LIVING)).operations[..], [Operation::Create { object, .. }] if object["data"]["ca.crt"] == "PEM"));
-        let copy = |ca: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"kube-root-ca.crt","namespace":"a","uid":"c"}},"data":{{"ca.crt":"{ca}"}}}}"#);
+        let copy = |ca: &str| {
+            format!(
+                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"kube-root-ca.crt","namespace":"a","uid":"c"}},"data":{{"ca.crt":"{ca}"}}}}"#
+            )
+        };
         assert!(plan(&World::new().with(LIVING).with(&copy("PEM"))).is_empty());
-        assert!(matches!(&plan(&World::new().with(LIVING).with(&copy("old"))).operations[..], [Operation::Update { object, .. }] if object["data"]["ca.crt"] == "PEM"));
+        assert!(
+            matches!(&plan(&World::new().with(LIVING).with(&copy("old"))).operations[..], [Operation::Update { object, .. }] if object["data"]["ca.crt"] == "PEM")
+        );
     }
 
     #[test]

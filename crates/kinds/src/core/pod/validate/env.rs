@@ -40,14 +40,8 @@ const KNOWN_FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 
-const RESOURCES: &[&str] = &[
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-];
+const RESOURCES: &[&str] =
+    &["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
 
 pub fn validate(variables: &[EnvVar], path: &Path<'_>, errors: &mut ErrorList) {
     for (at, variable) in variables.iter().enumerate() {
@@ -154,7 +148,10 @@ pub fn resource_selector(selector: &ResourceFieldSelector, in_file: bool, path: 
     } else if resource.ends_with(".memory") {
         (BYTES, "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource")
     } else if resource.ends_with(".ephemeral-storage") {
-        (BYTES, "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource")
+        (
+            BYTES,
+            "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource",
+        )
     } else {
         return;
     };

@@ -226,13 +226,7 @@ fn projected_sources(projected: &ProjectedVolumeSource, path: &Path<'_>, errors:
     }
 }
 
-fn projected_source<'a>(
-    source: &'a VolumeProjection,
-    path: &Path<'_>,
-    volume: &Path<'_>,
-    taken: &mut Vec<&'a str>,
-    errors: &mut ErrorList,
-) {
+fn projected_source<'a>(source: &'a VolumeProjection, path: &Path<'_>, volume: &Path<'_>, taken: &mut Vec<&'a str>, errors: &mut ErrorList) {
     let mut count = 0;
     let mut first = |at: &Path<'_>, errors: &mut ErrorList| {
         count += 1;

@@ -35,7 +35,8 @@ impl Reconciler for ClusterRoleAggregation {
         let Some(role) = view.get::<ClusterRole>("", &key.name) else { return plan };
         let Some(rule) = &role.aggregation_rule else { return plan };
         let selectors = rule.cluster_role_selectors.iter().flatten();
-        let selectors: Vec<LabelSelector> = selectors.filter_map(|s| LabelSelector::from_object(serde_json::to_value(s).ok().as_ref()).ok()).collect();
+        let selectors: Vec<LabelSelector> =
+            selectors.filter_map(|s| LabelSelector::from_object(serde_json::to_value(s).ok().as_ref()).ok()).collect();
         let mut rules: Vec<PolicyRule> = Vec::new();
         for record in view.records(&CLUSTER_ROLES, None).filter(|record| record.key != *key) {
             let labels = record.meta.labels.clone().unwrap_or_default();
@@ -76,7 +77,9 @@ mod tests {
     use crate::reconciler::testing::{World, context};
 
     fn role(name: &str, labels: &str, rules: &str) -> String {
-        format!(r#"{{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{{"name":"{name}","uid":"{name}","labels":{labels}}},"rules":{rules}}}"#)
+        format!(
+            r#"{{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{{"name":"{name}","uid":"{name}","labels":{labels}}},"rules":{rules}}}"#
+        )
     }
 
     const VIEW: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"view","uid":"v"},
