@@ -7,7 +7,6 @@
 //! A reconciler is told a key and never an event, so nothing is lost if a notification is: it compares what should be with what is. The view it is given is
 //! at least as new as the last write made for the same key, which replaces upstream's expectations.
 
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 use std::any::Any;
