@@ -24,10 +24,7 @@ fn a_tenant_gets_a_cluster_and_works_with_it() {
     assert_ne!(kubectl.run(&["get", "ns", "--request-timeout=5s"]).code, 0);
 }
 
-/// Known to hang now and then: after all hosts restart together, a follower's reads may go on answering "no leader with a quorum is reachable"
-/// although a leader is there. `cargo nextest run --run-ignored all -E 'binary(service)'` runs it.
 #[test]
-#[ignore = "a follower that restarts with its peers sometimes does not reach the leader again"]
 fn acknowledged_writes_survive_a_killed_leader_and_a_restart() {
     let mut service = Service::start();
     let tenant = service.tenant("first");

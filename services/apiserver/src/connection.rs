@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use wheelhouse_client::{ResponseBody, Transport, TransportError};
 
 use crate::security::ConnectionInfo;
@@ -51,7 +52,13 @@ impl Origin {
     }
 }
 
-/// Serves one connection until it ends, or until the server drains and the requests in flight are answered.
+/// Whether this replica could not do what another may: its quorum or the leader was out of reach. The client keeps one connection for everything, so
+/// it would go on asking here; a connection that is closed after the answer takes it to a replica that endpoints hold ready.
+fn is_unable(status: StatusCode) -> bool {
+    matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+}
+
+/// Serves one connection until it ends, or until the server drains or was unable to serve it; requests in flight are still answered.
 pub async fn serve_connection<I>(server: Arc<ApiServer>, io: I, info: ConnectionInfo)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -68,15 +75,24 @@ where
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
     let info = Arc::new(info);
     let mut draining = server.draining();
+    let elsewhere = Arc::new(Notify::new());
+    let unable = Arc::clone(&elsewhere);
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let (server, origin) = (Arc::clone(&server), Origin::Network(Arc::clone(&info)));
-        async move { Ok::<_, Infallible>(server.handle(origin, request).await) }
+        let (server, origin, unable) = (Arc::clone(&server), Origin::Network(Arc::clone(&info)), Arc::clone(&unable));
+        async move {
+            let response = server.handle(origin, request).await;
+            if is_unable(response.status()) {
+                unable.notify_one();
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
         _ = draining.wait_for(|draining| *draining) => None,
+        () = elsewhere.notified() => None,
     };
     let ended = match ended {
         Some(ended) => ended,

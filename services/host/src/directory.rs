@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wheelhouse_base::routes::KnownHost;
@@ -292,6 +293,33 @@ impl ReplicaFile {
     }
 }
 
+/// The known hosts on disk. They are learned in two ways, and both write here: what is known in memory only is not known after a restart, when
+/// nobody may be there to ask.
+pub struct KeptHosts {
+    directory: Directory,
+    written: Mutex<Vec<KnownHost>>,
+}
+
+impl KeptHosts {
+    /// What cannot be read now counts as not written.
+    pub fn new(directory: Directory) -> Self {
+        let written = directory.hosts().unwrap_or_default();
+        Self { directory, written: Mutex::new(written) }
+    }
+
+    /// Writes the hosts if they differ from what is on disk. A failure is logged, and the next call tries again.
+    pub fn keep(&self, hosts: &[KnownHost]) {
+        let mut written = self.written.lock();
+        if *written == hosts {
+            return;
+        }
+        match self.directory.write_hosts(hosts) {
+            Ok(()) => *written = hosts.to_vec(),
+            Err(error) => tracing::warn!(%error, "the known hosts could not be kept"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,6 +346,22 @@ mod tests {
         directory.remove_replica("system-r1").unwrap();
         directory.remove_replica("system-r1").unwrap();
         assert!(directory.replicas().unwrap().is_empty());
+    }
+
+    #[test]
+    fn known_hosts_are_on_disk_whichever_way_they_came() {
+        let temp = tempfile::tempdir().unwrap();
+        let directory = Directory::new(temp.path());
+        let host = |name: &str| KnownHost { name: name.parse().unwrap(), clients: format!("{name}:1"), peers: format!("{name}:2") };
+        directory.write_hosts(&[host("a")]).unwrap();
+        let kept = KeptHosts::new(directory.clone());
+        kept.keep(&[host("a"), host("b")]);
+        assert_eq!(directory.hosts().unwrap(), [host("a"), host("b")]);
+        fs::remove_file(directory.path("hosts.json")).unwrap();
+        kept.keep(&[host("a"), host("b")]);
+        assert!(directory.hosts().unwrap().is_empty(), "what is known to be written is not written again");
+        kept.keep(&[host("a")]);
+        assert_eq!(directory.hosts().unwrap(), [host("a")]);
     }
 
     #[test]

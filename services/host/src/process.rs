@@ -17,7 +17,7 @@ use wheelhouse_runtime::status_server::{self, Page};
 use wheelhouse_runtime::{Metrics, Tasks, shutdown, tls};
 
 use crate::config::Run;
-use crate::directory::Directory;
+use crate::directory::{Directory, KeptHosts};
 use crate::follow::{Resource, follow};
 use crate::host::{Host, HostParts};
 use crate::identity::{self, RENEWAL_INTERVAL};
@@ -85,8 +85,10 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     });
 
     let registrar = Registrar { authority, operator_key: keys.operator.clone(), host: file.clone() };
-    let learned = routes.clone();
-    let joined = Box::new(move |known: KnownHost| drop(learned.learn(known)));
+    let (learned, kept) = (routes.clone(), Arc::new(KeptHosts::new(directory.clone())));
+    let keeping = Arc::clone(&kept);
+    // On disk before the new host has its answer: from then on it may be one of a quorum that this host must find again after a restart.
+    let joined = Box::new(move |known: KnownHost| keeping.keep(&learned.learn(known)));
     let port = PeersPort::new(Arc::clone(&transport), routes.clone(), registrar, host.serving.clone(), certificate.clone(), joined)?;
     Arc::new(port).serve(&tasks, peers_listener);
     clients::serve(&tasks, clients_listener, host.serving.clone(), file.base_domain.clone());
@@ -95,7 +97,7 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     let (assigned_to, assigned) = watch::channel(None);
     tasks.spawn("replicas", Arc::clone(&host).reconcile(assigned, tasks.stop_signal()));
     tasks.spawn("assignments", follow_assignments(system.clone(), &file.name, assigned_to, &tasks));
-    tasks.spawn("known-hosts", follow_hosts(system.clone(), Arc::clone(&host), &tasks));
+    tasks.spawn("known-hosts", follow_hosts(system.clone(), Arc::clone(&host), kept, &tasks));
     tasks.spawn("reports", report::run(Arc::clone(&host), tasks.stop_signal()));
     tasks.spawn("renewal", renew(Arc::clone(&host), certificate, &tasks));
     // The heartbeat goes on while the host drains, and says so.
@@ -177,7 +179,7 @@ fn follow_assignments(
     })
 }
 
-fn follow_hosts(client: Client, host: Arc<Host>, tasks: &Tasks) -> impl Future<Output = ()> + Send + use<> {
+fn follow_hosts(client: Client, host: Arc<Host>, kept: Arc<KeptHosts>, tasks: &Tasks) -> impl Future<Output = ()> + Send + use<> {
     let resource = Resource { client, group: GROUP, version: VERSION, plural: "hosts", namespace: "", field_selector: String::new() };
     follow(resource, tasks.stop_signal(), move |objects: &BTreeMap<String, HostObject>| {
         let known = |h: &HostObject| {
@@ -189,12 +191,8 @@ fn follow_hosts(client: Client, host: Arc<Host>, tasks: &Tasks) -> impl Future<O
             return;
         }
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
-        if hosts != host.routes.hosts() {
-            host.routes.set_hosts(hosts.clone());
-            if let Err(error) = host.directory.write_hosts(&hosts) {
-                tracing::warn!(%error, "the known hosts could not be kept");
-            }
-        }
+        host.routes.set_hosts(hosts.clone());
+        kept.keep(&hosts);
     })
 }
 
