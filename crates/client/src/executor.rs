@@ -32,7 +32,7 @@ impl Executor {
 
     /// Runs all operations, or up to and including the first run of neighbours in which one fails.
     pub async fn run(&self, operations: &[Operation]) -> Result<(), Failure> {
-        for run in operations.chunk_by(|a, b| independent(a, b)) {
+        for run in operations.chunk_by(independent) {
             let started: Vec<BoxFuture<'_, Result<(), Failure>>> = run.iter().map(|operation| self.apply(operation).boxed()).collect();
             let mut results = stream::iter(started).buffer_unordered(MAX_IN_FLIGHT);
             let mut first = None;

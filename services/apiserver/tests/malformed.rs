@@ -1,5 +1,7 @@
 //! Whatever a client sends, it gets an answer from 200 to 504 and never one that says that the server itself broke.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests, their helpers too")]
+
 #[allow(dead_code, reason = "each test binary uses its part of the harness")]
 mod common;
 

@@ -1,5 +1,7 @@
 //! Writers that meet: every one of them is answered truthfully, and no resource is given twice.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests, their helpers too")]
+
 #[allow(dead_code, reason = "each test binary uses its part of the harness")]
 mod common;
 

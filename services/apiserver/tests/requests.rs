@@ -1,5 +1,7 @@
 //! Requests and their answers, without sockets.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests, their helpers too")]
+
 #[allow(dead_code, reason = "each test binary uses its part of the harness")]
 mod common;
 

@@ -6,8 +6,11 @@ use serde_json::Value;
 
 use crate::args::Output;
 
+/// A column of a table: its title, and a cell's text.
+pub type Column = (&'static str, fn(&Value) -> String);
+
 /// Prints `items` as JSON, or as a table of `columns` (title, and the cell's text).
-pub fn list(output: Output, items: &[Value], columns: &[(&str, fn(&Value) -> String)], empty: &str) {
+pub fn list(output: Output, items: &[Value], columns: &[Column], empty: &str) {
     if output == Output::Json {
         print(&serde_json::json!({"items": items}));
         return;

@@ -1,5 +1,7 @@
 //! An endpoint between a TLS client and hosts that the test plays.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests, their helpers too")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -128,6 +128,7 @@ impl Directory {
     }
 
     /// Held while the host runs; two processes on one directory would destroy it. A predecessor that was just killed may take a moment to go.
+    #[expect(clippy::disallowed_methods, reason = "nothing else runs yet: the lock comes before everything")]
     pub fn lock(&self, patience: Duration) -> Result<File, DirectoryError> {
         let path = self.path("lock");
         let file = File::create(&path).map_err(|source| DirectoryError::Write { path: path.clone(), source })?;

@@ -61,23 +61,19 @@ pub fn plan(assigned: Option<&BTreeMap<String, Assigned>>, stored: &BTreeMap<Str
         let order = assigned.map(|a| a.get(name));
         match order {
             // Gone from the complete list, or replaced by another object of the same name: what lies here is of the old one.
-            Some(None) => {
-                // A founder's own file is older than its object: the system cluster must first come up to have objects at all.
-                if !replica.uid.is_empty() {
-                    actions.push(Action::Destroy { name: name.clone(), release: false });
-                    continue;
-                }
+            // A founder's own file is older than its object: the system cluster must first come up to have objects at all.
+            Some(None) if !replica.uid.is_empty() => {
+                actions.push(Action::Destroy { name: name.clone(), release: false });
+                continue;
             }
             Some(Some(order)) if order.deleting => {
                 actions.push(Action::Destroy { name: name.clone(), release: true });
                 continue;
             }
-            Some(Some(order)) => {
-                if order.spec.generation >= replica.spec.generation && (order.spec != replica.spec || order.uid != replica.uid) {
-                    actions.push(Action::Update { name: name.clone(), spec: order.spec.clone(), uid: order.uid.clone() });
-                }
+            Some(Some(order)) if order.spec.generation >= replica.spec.generation && (order.spec != replica.spec || order.uid != replica.uid) => {
+                actions.push(Action::Update { name: name.clone(), spec: order.spec.clone(), uid: order.uid.clone() });
             }
-            None => {}
+            Some(_) | None => {}
         }
         let suspended = order.flatten().map_or(replica.spec.suspended, |o| o.spec.suspended);
         match (suspended, running.contains(name)) {

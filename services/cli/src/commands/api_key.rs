@@ -19,7 +19,7 @@ pub async fn run(connection: &Connection, output: Output, command: ApiKey) -> Re
         }
         ApiKey::List => {
             let keys = api.list("/v1/api-keys").await?;
-            let columns: [(&str, fn(&_) -> String); 3] =
+            let columns: [output::Column; 3] =
                 [("ID", |k| text(k, "id")), ("DESCRIPTION", |k| text(k, "description")), ("AGE", |k| age(k, "createdAt"))];
             output::list(output, &keys, &columns, "There are no API keys.");
         }

@@ -11,7 +11,7 @@ use crate::commands::etcd;
 use crate::error::CliError;
 use crate::output::{self, Progress, age, text};
 
-const COLUMNS: [(&str, fn(&Value) -> String); 6] = [
+const COLUMNS: [output::Column; 6] = [
     ("NAME", |c| text(c, "name")),
     ("STATE", |c| text(c, "state")),
     ("REPLICAS", |c| format!("{}/{}", text(c, "readyReplicas"), text(c, "replicas"))),
@@ -77,7 +77,7 @@ pub async fn run(connection: &Connection, output: Output, command: Cluster) -> R
                 api.delete(&format!("{path}/{id}")).await?;
                 println!("Kubeconfig {id} revoked.");
             } else if list {
-                let columns: [(&str, fn(&Value) -> String); 4] = [
+                let columns: [output::Column; 4] = [
                     ("ID", |k| text(k, "id")),
                     ("EXPIRES", |k| text(k, "expiresAt")),
                     ("DESCRIPTION", |k| text(k, "description")),
@@ -137,7 +137,7 @@ fn show(output: Output, cluster: &Value) {
 }
 
 fn conditions(cluster: &Value) {
-    let columns: [(&str, fn(&Value) -> String); 4] = [
+    let columns: [output::Column; 4] = [
         ("CONDITION", |c| text(c, "type")),
         ("STATUS", |c| text(c, "status")),
         ("REASON", |c| text(c, "reason")),

@@ -20,7 +20,7 @@ pub async fn run(kubeconfig: Option<PathBuf>, output: Output, command: Host) -> 
         Host::List => {
             let list: Value = hosts(&client).list(&ListOptions::default()).await.map_err(refused)?;
             let items: Vec<Value> = list["items"].as_array().cloned().unwrap_or_default();
-            let columns: [(&str, fn(&Value) -> String); 5] = [
+            let columns: [output::Column; 5] = [
                 ("NAME", |h| output::text(&h["metadata"], "name")),
                 ("READY", |h| ready(h)),
                 ("ZONE", |h| output::text(&h["spec"], "zone")),

@@ -26,7 +26,7 @@ pub async fn run(connection: &Connection, output: Output, command: NodeToken) ->
         }
         NodeToken::List { cluster } => {
             let tokens = api.list(&format!("/v1/clusters/{cluster}/node-tokens")).await?;
-            let columns: [(&str, fn(&_) -> String); 4] = [
+            let columns: [output::Column; 4] = [
                 ("ID", |t| text(t, "id")),
                 ("EXPIRES", |t| text(t, "expiresAt")),
                 ("DESCRIPTION", |t| text(t, "description")),

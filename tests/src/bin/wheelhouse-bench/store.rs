@@ -37,6 +37,9 @@ struct Rates {
     ranges: f64,
 }
 
+/// A figure's name and where it is found.
+type Rate = (&'static str, fn(&Rates) -> f64);
+
 pub fn run(runtime: &Runtime) -> Result<()> {
     runtime.block_on(async {
         let ours = Server::wheelhouse()?.measure().await.context("the store")?;
@@ -45,7 +48,7 @@ pub fn run(runtime: &Runtime) -> Result<()> {
             Some(programs) => Some(Server::etcd(Path::new(&programs))?.measure().await.context("etcd")?),
             None => None,
         };
-        let rate: [(&str, fn(&Rates) -> f64); 3] = [("store_puts", |r| r.puts), ("store_create_txns", |r| r.txns), ("store_ranges", |r| r.ranges)];
+        let rate: [Rate; 3] = [("store_puts", |r| r.puts), ("store_create_txns", |r| r.txns), ("store_ranges", |r| r.ranges)];
         for (name, of) in rate {
             let figure = Figure::new(name, of(&ours), "1/s");
             match &peer {
