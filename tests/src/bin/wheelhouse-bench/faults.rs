@@ -16,7 +16,7 @@ use crate::figure::{Figure, percentile};
 use crate::process::Process;
 
 /// Of each kind.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 20;
 
 /// A write without an answer by then is given up and tried again on a new connection: far above a write on a healthy cluster, and
 /// what a gap may be overstated by.
@@ -54,6 +54,7 @@ pub async fn run(service: &Service, operator: &Operator, id: &str, connection: C
         }
         eprintln!("{name}: {gaps:?}");
         Figure::time(format!("{name}_p50"), percentile(&gaps, 50)).print();
+        Figure::time(format!("{name}_p99"), percentile(&gaps, 99)).print();
         Figure::time(format!("{name}_max"), percentile(&gaps, 100)).target(target).print();
     }
     writer.stop();

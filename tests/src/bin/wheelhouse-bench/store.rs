@@ -4,16 +4,20 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use futures::StreamExt;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 use wheelhouse_etcd::generated::etcdserverpb as pb;
 use wheelhouse_etcd::generated::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use wheelhouse_etcd::generated::etcdserverpb::kv_client::KvClient;
 use wheelhouse_etcd::generated::etcdserverpb::request_op::Request;
+use wheelhouse_etcd::generated::etcdserverpb::watch_client::WatchClient;
 
 use crate::figure::Figure;
 use crate::load;
@@ -25,6 +29,9 @@ const CONNECTIONS: usize = 4;
 const TIME: Duration = Duration::from_secs(4);
 /// A ConfigMap of medium size.
 const VALUE: usize = 1024;
+/// Watchers of one prefix, each on a connection of its own as an API server's are, and who make the events.
+const WATCHERS: usize = 20;
+const WATCH_WRITERS: usize = 16;
 /// Keys that are read, written before.
 const READ: u64 = 1_000;
 /// Until a server answers its first request.
@@ -35,6 +42,7 @@ struct Rates {
     puts: f64,
     txns: f64,
     ranges: f64,
+    watch_events: f64,
 }
 
 /// A figure's name and where it is found.
@@ -48,7 +56,12 @@ pub fn run(runtime: &Runtime) -> Result<()> {
             Some(programs) => Some(Server::etcd(Path::new(&programs))?.measure().await.context("etcd")?),
             None => None,
         };
-        let rate: [Rate; 3] = [("store_puts", |r| r.puts), ("store_create_txns", |r| r.txns), ("store_ranges", |r| r.ranges)];
+        let rate: [Rate; 4] = [
+            ("store_puts", |r| r.puts),
+            ("store_create_txns", |r| r.txns),
+            ("store_ranges", |r| r.ranges),
+            ("store_watch_events", |r| r.watch_events),
+        ];
         for (name, of) in rate {
             let figure = Figure::new(name, of(&ours), "1/s");
             match &peer {
@@ -126,7 +139,40 @@ impl Server {
             async move { Ok(client.range(request).await.map(drop)?) }
         })
         .await?;
-        Ok(Rates { puts, txns, ranges })
+        let watch_events = self.watches().await?;
+        Ok(Rates { puts, txns, ranges, watch_events })
+    }
+
+    /// Events per second that reached all watchers of a prefix together, while keys below it are written.
+    async fn watches(&self) -> Result<f64> {
+        let clients = Arc::new(self.connect().await?);
+        let events = Arc::new(AtomicU64::new(0));
+        let mut watchers = JoinSet::new();
+        for _ in 0..WATCHERS {
+            let mut client = WatchClient::new(Endpoint::new(format!("http://{}", self.address))?.connect().await?);
+            let create = pb::WatchCreateRequest { key: "/registry/watched/".into(), range_end: "/registry/watched0".into(), ..Default::default() };
+            let request = pb::WatchRequest { request_union: Some(pb::watch_request::RequestUnion::CreateRequest(create)) };
+            // The request's side stays open: a stream whose client has finished ends.
+            let requests = futures::stream::once(async { request }).chain(futures::stream::pending());
+            let mut answers = client.watch(requests).await?.into_inner();
+            answers.message().await?.context("a watch is confirmed")?;
+            let events = Arc::clone(&events);
+            watchers.spawn(async move {
+                while let Ok(Some(answer)) = answers.message().await {
+                    events.fetch_add(answer.events.len() as u64, Ordering::Relaxed);
+                }
+            });
+        }
+        let body = bytes::Bytes::from(vec![b'x'; VALUE]);
+        let started = Instant::now();
+        load::rate(WATCH_WRITERS, TIME, move |turn| {
+            let (mut client, request) = (clients[turn.worker % CONNECTIONS].clone(), put("watched", turn.number, &body));
+            async move { Ok(client.put(request).await.map(drop)?) }
+        })
+        .await?;
+        let rate = events.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+        watchers.shutdown().await;
+        Ok(rate)
     }
 
     /// Connections that have answered.
