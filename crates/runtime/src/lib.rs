@@ -6,6 +6,7 @@
 //!
 //! Nothing here is global but the log subscriber, which the `tracing` crate wants to be.
 
+pub mod gather;
 pub mod metrics;
 pub mod problems;
 pub mod proxy;
@@ -16,6 +17,7 @@ pub mod telemetry;
 pub mod tls;
 pub mod trace_context;
 
+pub use gather::Gather;
 pub use metrics::Metrics;
 pub use problems::Problems;
 pub use shutdown::{Stop, StopHandle};

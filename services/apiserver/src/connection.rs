@@ -14,6 +14,7 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use wheelhouse_client::{ResponseBody, Transport, TransportError};
+use wheelhouse_runtime::Gather;
 
 use crate::security::ConnectionInfo;
 use crate::server::ApiServer;
@@ -87,7 +88,7 @@ where
             Ok::<_, Infallible>(response)
         }
     });
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(Gather::new(io)), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),

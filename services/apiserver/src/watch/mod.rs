@@ -11,13 +11,14 @@
 pub mod cache;
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::watch as signal;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 use wheelhouse_base::Revision;
 use wheelhouse_meta::Status;
 use wheelhouse_mvcc::{Event, EventKind, KeyRange, Snapshot};
@@ -85,7 +86,8 @@ pub async fn watch(cx: WatchContext<'_>, form: Form, namespace: &str, options: L
         bookmarks: options.allow_bookmarks,
         next_bookmark: (Instant::now() + BOOKMARK_PERIOD).min(end - BOOKMARK_BEFORE_END.min(life)),
         end,
-        draining: cx.draining,
+        drained: Box::pin(drained(cx.draining)),
+        timer: Box::pin(tokio::time::sleep_until(end)),
         pending: VecDeque::new(),
         first_row: true,
         finished: false,
@@ -159,7 +161,9 @@ struct State {
     bookmarks: bool,
     next_bookmark: Instant,
     end: Instant,
-    draining: signal::Receiver<bool>,
+    /// Resolves once watches must end.
+    drained: Pin<Box<dyn Future<Output = ()> + Send>>,
+    timer: Pin<Box<Sleep>>,
     pending: VecDeque<Bytes>,
     first_row: bool,
     finished: bool,
@@ -169,7 +173,7 @@ impl State {
     /// The next bytes for the client; `None` ends the watch.
     async fn next_piece(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(piece) = self.pending.pop_front() {
+            if let Some(piece) = self.take_pending() {
                 return Some(piece);
             }
             if self.finished {
@@ -181,6 +185,20 @@ impl State {
                 self.wait().await;
             }
         }
+    }
+
+    /// What waits, in one piece up to a limit: a frame of HTTP/2 and a turn of its connection cost more than copying an event.
+    fn take_pending(&mut self) -> Option<Bytes> {
+        let first = self.pending.pop_front()?;
+        let Some(second) = self.pending.front() else { return Some(first) };
+        if first.len() + second.len() > PIECE_BYTES {
+            return Some(first);
+        }
+        let mut piece = Vec::from(first);
+        while let Some(next) = self.pending.pop_front_if(|next| piece.len() + next.len() <= PIECE_BYTES) {
+            piece.extend_from_slice(&next);
+        }
+        Some(piece.into())
     }
 
     /// Encodes some of the initial objects, and the mark at their end.
@@ -213,20 +231,27 @@ impl State {
         }
     }
 
+    /// Waits for a change, and for what else is due. The timer and the signal live as long as the watch: making them anew for every event costs more
+    /// than the event.
     async fn wait(&mut self) {
-        let Some(cursor) = &mut self.cursor else {
+        let now = Instant::now();
+        let Some(cursor) = self.cursor.as_mut().filter(|_| now < self.end) else {
             self.finished = true;
             return;
         };
+        if self.bookmarks && now >= self.next_bookmark {
+            let position = cursor.position().max(self.after);
+            self.next_bookmark = next_bookmark(now, self.end);
+            self.push_bookmark(position, false);
+            return;
+        }
+        let deadline = if self.bookmarks { self.next_bookmark.min(self.end) } else { self.end };
+        if self.timer.deadline() != deadline {
+            self.timer.as_mut().reset(deadline);
+        }
         tokio::select! {
             biased;
-            () = drained(&mut self.draining) => self.finished = true,
-            () = tokio::time::sleep_until(self.end) => self.finished = true,
-            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                let position = cursor.position().max(self.after);
-                self.next_bookmark = next_bookmark(Instant::now(), self.end);
-                self.push_bookmark(position, false);
-            }
+            () = &mut self.drained => self.finished = true,
             changes = cursor.next() => match changes {
                 Ok(changes) => {
                     for event in &changes.events {
@@ -235,6 +260,8 @@ impl State {
                 }
                 Err(error) => self.fail(&error),
             },
+            // What is due is done in the next turn.
+            () = &mut self.timer => {}
         }
     }
 
@@ -320,7 +347,7 @@ impl State {
 }
 
 /// Resolves when watches must end; never if the server is gone, since then nobody waits.
-async fn drained(draining: &mut signal::Receiver<bool>) {
+async fn drained(mut draining: signal::Receiver<bool>) {
     if draining.wait_for(|draining| *draining).await.is_err() {
         std::future::pending::<()>().await;
     }
