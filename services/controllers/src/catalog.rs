@@ -26,6 +26,8 @@ pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconcile
         Arc::new(core::node::reconcile::TaintEvictionController),
         Arc::new(pods),
         Arc::new(core::pod::reconcile::PodGarbageCollector::default()),
+        Arc::new(core::persistentvolume::reconcile::PvProtectionController),
+        Arc::new(core::persistentvolumeclaim::reconcile::PvcProtectionController),
         Arc::new(crate::garbage_collector::GarbageCollector),
         Arc::new(rbac::clusterrole::reconcile::ClusterRoleAggregation),
     ]

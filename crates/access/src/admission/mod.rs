@@ -15,6 +15,7 @@ pub mod resources;
 mod runtime_class;
 mod service_account;
 mod storage_class;
+mod storage_objects;
 mod taints;
 
 pub use service_account::awaited_account;
@@ -93,6 +94,7 @@ pub fn mutate(request: &Request<'_>, object: &mut Value, lookups: &dyn Lookups) 
     priority::mutate(request, object, lookups)?;
     taints::default_tolerations(request, object);
     storage_class::mutate(request, object, lookups);
+    storage_objects::protect(request, object);
     runtime_class::mutate(request, object, lookups)?;
     Ok(Vec::new())
 }
@@ -104,6 +106,7 @@ pub fn validate(request: &Request<'_>, object: Option<&Value>, lookups: &dyn Loo
         limit_ranger::validate(request, object, lookups)?;
         service_account::validate(request, object, lookups)?;
         priority::validate(request, object, lookups)?;
+        storage_objects::check_growth(request, object, lookups)?;
         runtime_class::validate(request, object, lookups)?;
     }
     Ok(Vec::new())

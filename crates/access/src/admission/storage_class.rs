@@ -7,7 +7,7 @@ use super::{Operation, Request};
 use crate::lookups::Lookups;
 
 const DEFAULT_ANNOTATIONS: [&str; 2] = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-const OLD_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+pub(super) const OLD_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) fn mutate(request: &Request<'_>, claim: &mut Value, lookups: &dyn Lookups) {
     if !request.is("", "persistentvolumeclaims") || request.operation != Operation::Create {

@@ -55,9 +55,10 @@ pub fn always_restarted(pods: &PodTemplateSpec, path: &Path<'_>, errors: &mut Er
 }
 
 /// The selector never changes: pods would be orphaned.
-pub fn selector_is_unchanged(new: &LabelSelector, old: &LabelSelector, path: &Path<'_>, errors: &mut ErrorList) {
+pub fn selector_is_unchanged(new: &LabelSelector, old: &LabelSelector, cx: &RequestContext<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     if new != old {
-        errors.push(FieldError::immutable(path, validation::ordered(new, validation::LABEL_SELECTOR)));
+        let shown = if selector_is_unset(cx) { BadValue::Null } else { validation::ordered(new, validation::LABEL_SELECTOR) };
+        errors.push(FieldError::immutable(path, shown));
     }
 }
 

@@ -80,9 +80,18 @@ async fn store(call: &Call<'_>, prepared: Prepared, name: &str, options: &WriteO
 /// Defaults of the served version.
 pub fn default(call: &Call<'_>, object: &mut Value) {
     let resource = call.resource();
+    // An empty list means to forget all managers, and would not outlive the canonical form.
+    let forgets_managers = object.metadata().and_then(|m| m.get("managedFields")).and_then(Value::as_array).is_some_and(Vec::is_empty);
     match resource.other_version() {
-        Some(other) => (other.default)(object),
+        Some(other) => {
+            (other.default)(object);
+            // The stored version's typed struct leaves the canonical form behind; another version has none.
+            wheelhouse_schema::normalise(object, &resource.schema);
+        }
         None => resource.kind().default(object),
+    }
+    if forgets_managers {
+        object.metadata_mut().insert("managedFields".into(), Value::Array(Vec::new()));
     }
 }
 

@@ -31,6 +31,8 @@ impl TypedKind for DaemonSetKind {
 
     fn default(object: &mut DaemonSet) {
         defaults::apply(object);
+        // Upstream's conversion writes the annotation into every object, which makes whoever sent the object its owner.
+        object.metadata.annotations.get_or_insert_default().entry(TEMPLATE_GENERATION.to_owned()).or_insert_with(|| "0".to_owned());
     }
 
     fn prepare_create(object: &mut DaemonSet, _: &RequestContext<'_>) -> Verdict {
@@ -49,7 +51,7 @@ impl TypedKind for DaemonSetKind {
         let annotation = old.metadata.annotations.as_ref().and_then(|a| a.get(TEMPLATE_GENERATION));
         let generation: i64 = annotation.and_then(|g| g.parse().ok()).unwrap_or_default();
         set_template_generation(new, generation + i64::from(template(new) != template(old)));
-        validate::update(new, old).into()
+        validate::update(new, old, cx).into()
     }
 
     const COLUMNS: &'static [Column] = columns::COLUMNS;

@@ -68,10 +68,10 @@ fn rolling_update(rolling: &RollingUpdateDaemonSet, path: &Path<'_>, errors: &mu
     }
 }
 
-pub fn update(new: &DaemonSet, old: &DaemonSet) -> ErrorList {
+pub fn update(new: &DaemonSet, old: &DaemonSet, cx: &RequestContext<'_>) -> ErrorList {
     let mut errors = create(new);
     if let (Some(new), Some(old)) = (&new.spec, &old.spec) {
-        workload::selector_is_unchanged(&new.selector, &old.selector, &Path::new("spec").child("selector"), &mut errors);
+        workload::selector_is_unchanged(&new.selector, &old.selector, cx, &Path::new("spec").child("selector"), &mut errors);
     }
     errors
 }

@@ -68,7 +68,7 @@ fn is_zero(value: &IntOrString) -> bool {
 pub fn update(new: &Deployment, old: &Deployment, cx: &RequestContext<'_>) -> ErrorList {
     let mut errors = create(new, cx);
     if let (Some(new), Some(old)) = (&new.spec, &old.spec) {
-        workload::selector_is_unchanged(&new.selector, &old.selector, &Path::new("spec").child("selector"), &mut errors);
+        workload::selector_is_unchanged(&new.selector, &old.selector, cx, &Path::new("spec").child("selector"), &mut errors);
     }
     errors
 }

@@ -20,7 +20,7 @@ pub fn create(object: &ReplicaSet, cx: &RequestContext<'_>) -> ErrorList {
 pub fn update(new: &ReplicaSet, old: &ReplicaSet, cx: &RequestContext<'_>) -> ErrorList {
     let mut errors = create(new, cx);
     if let (Some(new), Some(old)) = (&new.spec, &old.spec) {
-        workload::selector_is_unchanged(&new.selector, &old.selector, &Path::new("spec").child("selector"), &mut errors);
+        workload::selector_is_unchanged(&new.selector, &old.selector, cx, &Path::new("spec").child("selector"), &mut errors);
     }
     errors
 }

@@ -22,8 +22,10 @@ pub fn create(object: &mut Job) {
     }
     let uid = labels[0].1.clone();
     let of_pods = spec.template.metadata.get_or_insert_default().labels.get_or_insert_default();
-    // Labels that a job took over from its template stay the same as the template's.
-    let shared = !of_pods.is_empty() && object.metadata.labels.as_ref() == Some(&*of_pods);
+    // Labels that a job took over from its template stay the same as the template's. A job without any takes them over when it is next
+    // defaulted, which upstream's store does as soon as it reads the job back.
+    let of_job = object.metadata.labels.as_ref();
+    let shared = of_job.is_none_or(|labels| labels.is_empty() || labels == &*of_pods);
     for (key, value) in labels {
         of_pods.entry(key.to_owned()).or_insert(value);
     }

@@ -1,6 +1,7 @@
 //! PersistentVolume: a piece of storage that a claim can be bound to. Where it lies never changes.
 
 mod columns;
+pub mod reconcile;
 mod validate;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeStatus};

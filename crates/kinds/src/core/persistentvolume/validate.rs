@@ -149,7 +149,7 @@ pub fn update(new: &PersistentVolume, old: &PersistentVolume) -> ErrorList {
     let lines = |spec: &PersistentVolumeSpec| internal::some_untagged(&serde_json::to_value(spec).unwrap_or_default(), SPEC, SOURCES).lines();
     let (was, is) = (lines(&old), lines(&new));
     if was != is {
-        let difference = internal::unified_difference(&was, &is);
+        let difference = crate::line_difference::unified(&was, &is);
         let why = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
         errors.push(FieldError::forbidden(&Path::new("spec").child("persistentvolumesource"), why));
     }

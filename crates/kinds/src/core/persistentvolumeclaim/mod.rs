@@ -3,6 +3,7 @@
 //! Once it is bound its spec is fixed, but for the size, which may grow, and the attributes class.
 
 mod columns;
+pub mod reconcile;
 pub mod validate;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus};

@@ -39,7 +39,7 @@ pub fn pod(new: &Pod, old: &Pod) -> ErrorList {
     let munged = munge(new, old, &path, &mut errors);
     if munged != *old {
         let lines = |spec: &PodSpec| internal::untagged(&serde_json::to_value(spec).unwrap_or_default(), POD_SPEC).lines();
-        let difference = internal::unified_difference(&lines(old), &lines(&munged));
+        let difference = crate::line_difference::unified(&lines(old), &lines(&munged));
         let why = format!("pod updates may not change fields other than {UPDATABLE}\n{difference}");
         errors.push(FieldError::forbidden(&path, why));
     }
@@ -130,7 +130,7 @@ pub fn ephemeral_containers(new: &Pod, old: &Pod) -> ErrorList {
             }
             Some(container) if container != old => {
                 let lines = |c: &EphemeralContainer| internal::untagged(&serde_json::to_value(c).unwrap_or_default(), EPHEMERAL_CONTAINER).lines();
-                let difference = internal::unified_difference(&lines(old), &lines(container));
+                let difference = crate::line_difference::unified(&lines(old), &lines(container));
                 let why = format!("existing ephemeral containers {} may not be changed\n{difference}", quote(&old.name));
                 errors.push(FieldError::forbidden(&path, why));
             }
