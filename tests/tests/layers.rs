@@ -16,8 +16,19 @@ const LAYERS: &[(u8, &[&str])] = &[
     (1, &["wheelhouse-kinds", "wheelhouse-pki", "wheelhouse-access", "wheelhouse-mvcc"]),
     (2, &["wheelhouse-runtime", "wheelhouse-client", "wheelhouse-store", "wheelhouse-rocks"]),
     (3, &["wheelhouse-replication", "wheelhouse-etcd", "wheelhouse-controllers"]),
-    (4, &["wheelhouse-apiserver", "wheelhouse-scheduler", "wheelhouse-endpoint", "wheelhouse-fleet", "wheelhouse-cli", "wheelhouse-tenant-api"]),
-    (5, &["wheelhouse-host"]),
+    (
+        4,
+        &[
+            "wheelhouse-apiserver",
+            "wheelhouse-scheduler",
+            "wheelhouse-endpoint",
+            "wheelhouse-fleet",
+            "wheelhouse-cli",
+            "wheelhouse-tenant-api",
+            "wheelhouse-kubelet",
+        ],
+    ),
+    (5, &["wheelhouse-host", "wheelhouse-node"]),
     (6, &["wheelhouse-tests"]),
 ];
 

@@ -134,6 +134,10 @@ pub enum EffectKind {
     IssueClusterKeys,
     /// An authenticated write and read through the endpoint with the tenant's credentials.
     ProveReady,
+    /// Whether a user may do something: the spec of a SubjectAccessReview; the answer is its status.
+    ReviewAccess,
+    /// Signs a certificate request with the cluster's CA; the answer is the certificate as PEM.
+    SignCertificate,
 }
 
 impl Plan {

@@ -73,7 +73,8 @@ impl ClusterBundle {
         Authority::from_pem(&self.ca_certificate, &self.ca_key)
     }
 
-    /// A serving certificate for one replica, `(certificate PEM, key PEM)`. Each host makes its own and renews it itself.
+    /// A serving certificate for one replica, `(certificate PEM, key PEM)`. Each host makes its own and renews it itself. The CA follows the leaf, so that
+    /// a machine that knows it only by its hash finds it in the handshake.
     pub fn issue_serving(
         &self,
         base_domain: &str,
@@ -85,7 +86,8 @@ impl ClusterBundle {
         alt_names.extend_from_slice(extra);
         let leaf =
             Leaf { subject: Subject::new("kube-apiserver", &[]), alt_names, usage: Usage::Server, validity: Validity::lasting(now, SERVING_LIFE) };
-        self.authority()?.issue_with_key(&leaf)
+        let (certificate, key) = self.authority()?.issue_with_key(&leaf)?;
+        Ok((certificate + &self.ca_certificate, key))
     }
 
     /// A client certificate, `(certificate PEM, key PEM)`.
@@ -140,7 +142,9 @@ mod tests {
         let bundle = bundle();
         let (certificate, _) =
             bundle.issue_serving("wheelhouse.internal", "10.96.0.1".parse().unwrap(), &[], Timestamp::from_secs(1_800_000_000)).unwrap();
-        let info = CertificateInfo::parse(&certificates_from_pem(&certificate)[0]).unwrap();
+        let chain = certificates_from_pem(&certificate);
+        assert_eq!(chain[1], bundle.authority().unwrap().certificate_der(), "the CA is shown too");
+        let info = CertificateInfo::parse(&chain[0]).unwrap();
         for name in ["kubernetes.default.svc", &format!("*.{}.wheelhouse.internal", bundle.cluster)] {
             assert!(info.alt_names.contains(&AltName::Dns(name.to_owned())), "{name}");
         }

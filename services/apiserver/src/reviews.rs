@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use serde_json::Value;
+use wheelhouse_access::admission::Operation;
 use wheelhouse_meta::Status;
 
 use crate::encode::encode_value;
@@ -46,6 +47,7 @@ pub async fn token(call: &Call<'_>) -> Answer<Reply> {
     }
     wheelhouse_schema::normalise(&mut body, &schema);
     fields::record_in(call, &mut body, "authentication.k8s.io/v1", &schema, &options.manager);
+    call.admit_validating(Operation::Create, Some(&body), None, options.dry_run).await?;
     let id = uuid::Uuid::new_v4().to_string();
     let managed = body["metadata"]["managedFields"].clone();
     let mut answer = call.server.security.token_request(call.namespace(), call.name(), body, &id).await?;

@@ -24,6 +24,7 @@ pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconcile
         Arc::new(core::service::reconcile::EndpointSliceMirroringController),
         Arc::new(core::node::reconcile::NodeLifecycleController),
         Arc::new(core::node::reconcile::TaintEvictionController),
+        Arc::new(core::node::reconcile::NodeDepartureController),
         Arc::new(pods),
         Arc::new(core::pod::reconcile::PodGarbageCollector::default()),
         Arc::new(core::persistentvolume::reconcile::PvProtectionController),

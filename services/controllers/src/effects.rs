@@ -1,5 +1,9 @@
 //! The shells of effects.
 
+mod certificates;
+
+pub use certificates::CertificateEffects;
+
 use async_trait::async_trait;
 use serde_json::Value;
 use wheelhouse_kinds::plan::{Effect, EffectKind};

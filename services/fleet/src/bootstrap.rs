@@ -6,7 +6,7 @@ use wheelhouse_base::ClusterId;
 use wheelhouse_kinds::fleet::cluster::{ClusterSpec, DEFAULT_REPLICAS, FINALIZER, Member};
 use wheelhouse_kinds::fleet::{Cluster, GROUP, Object, SYSTEM_NAMESPACE};
 
-use crate::names::{CLUSTER_ADMINS_GROUP, HOSTS_GROUP, OPERATORS_GROUP};
+use crate::names::{CLUSTER_ADMINS_GROUP, HOSTS_GROUP, NODE_BOOTSTRAPPERS_GROUP, OPERATORS_GROUP};
 
 /// What a tenant may do in its namespace, through the tenant API.
 pub const TENANT_ROLE: &str = "wheelhouse:tenant";
@@ -45,9 +45,20 @@ fn group(name: &str) -> Value {
     json!([{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": name}])
 }
 
-/// In every hosted cluster: who carries a tenant's credential administers it, by a binding that the tenant can see.
+/// In every hosted cluster: who carries a tenant's credential administers it, by a binding that the tenant can see; and what lets machines join, as
+/// kubeadm grants it: a node token may ask for a node's certificate and gets it, a node may renew its own, and serving certificates are approved for a
+/// node's own addresses.
 pub fn hosted_cluster() -> Vec<Wanted> {
-    vec![binding(CLUSTER_ADMINS_GROUP, "cluster-admin", group(CLUSTER_ADMINS_GROUP))]
+    const CSRS: &str = "system:certificates.k8s.io:certificatesigningrequests";
+    let approver = json!([{"kind": "ServiceAccount", "name": "certificate-controller", "namespace": "kube-system"}]);
+    vec![
+        binding("wheelhouse:node-bootstrapper", "system:node-bootstrapper", group(NODE_BOOTSTRAPPERS_GROUP)),
+        binding("wheelhouse:node-autoapprove-bootstrap", &format!("{CSRS}:nodeclient"), group(NODE_BOOTSTRAPPERS_GROUP)),
+        binding("wheelhouse:node-autoapprove-rotation", &format!("{CSRS}:selfnodeclient"), group("system:nodes")),
+        binding("wheelhouse:kubelet-serving-approver", "system:certificates.k8s.io:kubelet-serving-approver", approver),
+        // The last one: where it is, all are.
+        binding(CLUSTER_ADMINS_GROUP, "cluster-admin", group(CLUSTER_ADMINS_GROUP)),
+    ]
 }
 
 /// In the system cluster.

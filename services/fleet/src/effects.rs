@@ -46,6 +46,7 @@ impl EffectHandler for FleetEffects {
             EffectKind::ProveReady => tokio::time::timeout(PROOF_TIME, self.prove(&effect.input))
                 .await
                 .unwrap_or_else(|_| Err("the endpoint did not answer in time".to_owned())),
+            kind => Err(format!("the fleet does not execute {kind:?}")),
         }
     }
 }

@@ -21,6 +21,9 @@ pub const HOSTS_GROUP: &str = "wheelhouse:hosts";
 /// The group that tenants' credentials carry; bound to cluster-admin in every hosted cluster.
 pub const CLUSTER_ADMINS_GROUP: &str = "wheelhouse:cluster-admins";
 
+/// The group of node tokens: who may ask for a node's client certificate.
+pub const NODE_BOOTSTRAPPERS_GROUP: &str = "system:bootstrappers:wheelhouse:nodes";
+
 /// Operators' group in the system cluster, bound to cluster-admin there.
 pub const OPERATORS_GROUP: &str = "wheelhouse:operators";
 

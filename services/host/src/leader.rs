@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use wheelhouse_apiserver::{InProcess, bootstrap as kubernetes};
 use wheelhouse_base::{Clock, ClusterId, SystemClock, Term};
 use wheelhouse_client::{Client, ClientError, Identity};
-use wheelhouse_controllers::effects::{EffectHandler, NoEffects};
+use wheelhouse_controllers::effects::{CertificateEffects, EffectHandler, NoEffects};
 use wheelhouse_controllers::feed::Consumer;
 use wheelhouse_controllers::{Controllers, catalog};
 use wheelhouse_fleet::bootstrap::{self as fleet, Wanted};
@@ -171,6 +171,14 @@ impl LeaderContext {
                 keys: self.host.key_pool(),
                 clock: Arc::clone(&clock),
             });
+        }
+        match self.replica.bundle().authority() {
+            Ok(authority) => {
+                let client =
+                    self.client().identity(Identity::service_account(CertificateEffects::SERVICE_ACCOUNT)).user_agent("certificate-controller");
+                effects = Arc::new(CertificateEffects { client, authority, clock: Arc::clone(&clock), others: effects });
+            }
+            Err(error) => tracing::error!(cluster = %self.replica.id.cluster, %error, "the cluster's CA is not usable; no certificate is signed"),
         }
         reconcilers.retain(|r| self.host.controllers.runs(r.name()));
         let store: Arc<dyn Store> = Arc::new(self.replica.store.clone());

@@ -117,7 +117,8 @@ impl Replica {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let shared_store: Arc<dyn Store> = Arc::new(store.clone());
         let (sink, audit) = audit_log(host.directory.audit(&id.cluster)?.join("audit.log"));
-        let security = Security::new(Arc::clone(&shared_store), Arc::clone(&clock), credentials(&spec, &bundle)?).with_audit(sink);
+        let security =
+            Security::new(Arc::clone(&shared_store), Arc::clone(&clock), credentials(&spec, &bundle)?).with_audit(sink).with_node_restriction();
         let config = Config { services: services.clone(), client_ca_pem: bundle.ca_certificate.clone(), ..Config::default() };
         let shared = host.shared(&id.cluster);
         let server = ApiServer::new(config, shared_store, shared, security);

@@ -8,6 +8,7 @@
 
 mod limit_ranger;
 mod namespace_lifecycle;
+pub mod node_restriction;
 mod pod;
 mod priority;
 pub mod quota;

@@ -56,6 +56,23 @@ pub fn is_node(user: &User) -> bool {
     user.name.starts_with(USER_PREFIX) && user.in_group(NODES_GROUP)
 }
 
+/// The node that the user is; empty for one that is none.
+pub fn node_name(user: &User) -> &str {
+    user.name.strip_prefix(USER_PREFIX).unwrap_or_default()
+}
+
+/// Calls back with what kind of object, and which, for every object of its namespace that a pod refers to, its service account apart.
+pub fn each_reference(pod: &Value, found: &mut dyn FnMut(&'static str, &str)) {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    references(pod, name, &mut |kind, object| match kind {
+        Kind::Secret => found("secrets", object),
+        Kind::ConfigMap => found("configmaps", object),
+        Kind::Claim => found("persistentvolumeclaims", object),
+        Kind::ResourceClaim => found("resourceclaims", object),
+        Kind::Account | Kind::Pod => {}
+    });
+}
+
 impl NodeGraph {
     /// Takes in a created or changed pod.
     pub fn upsert(&mut self, namespace: &str, name: &str, pod: &Value) {

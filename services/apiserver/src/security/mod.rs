@@ -55,11 +55,28 @@ pub struct Security {
     policy: View<Policy>,
     nodes: View<NodeGraph>,
     audit: Option<AuditSink>,
+    /// Whether nodes are held to their own objects.
+    node_restriction: bool,
 }
 
 impl Security {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, credentials: Credentials) -> Self {
-        Self { store, clock, credentials: CredentialStore::new(credentials), policy: View::new(), nodes: View::new(), audit: None }
+        Self {
+            store,
+            clock,
+            credentials: CredentialStore::new(credentials),
+            policy: View::new(),
+            nodes: View::new(),
+            audit: None,
+            node_restriction: false,
+        }
+    }
+
+    /// Turns the NodeRestriction admission plugin on, which is off by default as upstream's is.
+    #[must_use]
+    pub fn with_node_restriction(mut self) -> Self {
+        self.node_restriction = true;
+        self
     }
 
     /// Records every request that matters; see [`audit_log`].
@@ -173,9 +190,15 @@ impl Security {
 
     /// Validating admission of a write; `object` is `None` for deletes. Call it after validation.
     pub async fn admit_validating(&self, request: &admission::Request<'_>, object: Option<&Value>) -> Answer<Vec<String>> {
-        match admission::validate(request, object, &self.lookups()) {
+        let validate = |lookups: &SnapshotLookups| {
+            if self.node_restriction {
+                admission::node_restriction::validate(request, object, lookups)?;
+            }
+            admission::validate(request, object, lookups)
+        };
+        match validate(&self.lookups()) {
             Ok(warnings) => Ok(warnings),
-            Err(_) => admission::validate(request, object, &SnapshotLookups(self.current_state().await?)),
+            Err(_) => validate(&SnapshotLookups(self.current_state().await?)),
         }
     }
 

@@ -85,6 +85,7 @@ impl World {
             let outcome = match effect.kind {
                 EffectKind::IssueClusterKeys => Ok(Value::from("d3JhcHBlZA==")),
                 EffectKind::ProveReady => self.proof.clone(),
+                other => panic!("the fleet asks for no {other:?}"),
             };
             self.effects.insert((effect.kind, effect.id.clone()), outcome);
         }

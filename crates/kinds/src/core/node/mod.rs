@@ -9,6 +9,9 @@ use k8s_openapi::api::core::v1::Node;
 use crate::kind::Verb;
 use crate::prelude::*;
 
+/// Set by a node that was taken off its machine: a node may not delete itself, so the control plane does.
+pub const LEAVING: &str = "node.wheelhouse.dev/leaving";
+
 pub struct NodeKind;
 
 impl TypedKind for NodeKind {

@@ -6,7 +6,7 @@
 
 mod columns;
 pub mod defaults;
-mod qos;
+pub mod qos;
 pub mod reconcile;
 pub mod state;
 mod strategy;

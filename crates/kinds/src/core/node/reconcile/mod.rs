@@ -1,12 +1,14 @@
 //! Controllers keyed by a node, and the eviction of its pods.
 
 mod heartbeat;
+mod node_departure_controller;
 mod node_ipam_controller;
 mod node_lifecycle_controller;
 mod taint_eviction_controller;
 mod taints;
 mod zones;
 
+pub use node_departure_controller::NodeDepartureController;
 pub use node_ipam_controller::{NodeIpamController, PodRangeError};
 pub use node_lifecycle_controller::NodeLifecycleController;
 pub use taint_eviction_controller::TaintEvictionController;
