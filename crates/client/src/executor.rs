@@ -5,12 +5,11 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::Value;
-use wheelhouse_kinds::kind::Scope;
 use wheelhouse_kinds::plan::{Operation, PatchStrategy};
 use wheelhouse_kinds::reconciler::Failure;
-use wheelhouse_kinds::registry::Registry;
 use wheelhouse_kinds::view::{Key, ResourceName};
 
+use crate::resources::Resources;
 use crate::{Api, Client, ClientError, PatchKind};
 
 /// Neighbouring creations or deletions in flight at once: enough to fill a Raft batch, few enough to leave the queue to others.
@@ -20,14 +19,14 @@ const MAX_IN_FLIGHT: usize = 32;
 #[derive(Clone)]
 pub struct Executor {
     client: Client,
-    registry: Arc<Registry>,
+    resources: Arc<Resources>,
     /// Field manager of applies.
     manager: &'static str,
 }
 
 impl Executor {
-    pub fn new(client: Client, registry: Arc<Registry>, manager: &'static str) -> Self {
-        Self { client, registry, manager }
+    pub fn new(client: Client, resources: Arc<Resources>, manager: &'static str) -> Self {
+        Self { client, resources, manager }
     }
 
     /// Runs all operations, or up to and including the first run of neighbours in which one fails.
@@ -84,13 +83,12 @@ impl Executor {
     }
 
     fn api(&self, resource: &ResourceName, namespace: &str) -> Result<Api<'_>, Failure> {
-        let Some(entry) = self.registry.stored(&resource.group, &resource.plural) else {
+        let Some(place) = self.resources.find(resource) else {
             let message = format!("the server does not serve {resource}");
             return Err(Failure { code: 404, reason: "NotFound".into(), message, resource: resource.clone() });
         };
-        let info = entry.info();
-        let namespace = if info.scope == Scope::Namespaced { namespace } else { "" };
-        Ok(self.client.api(&resource.group, info.version, &resource.plural, namespace))
+        let namespace = if place.namespaced { namespace } else { "" };
+        Ok(self.client.api(&resource.group, &place.version, &resource.plural, namespace))
     }
 }
 
@@ -110,7 +108,7 @@ mod tests {
     use bytes::Bytes;
     use std::sync::Mutex;
     use wheelhouse_kinds::plan::DeleteOptions;
-    use wheelhouse_kinds::registry::Profile;
+    use wheelhouse_kinds::registry::{Profile, Registry};
 
     /// Answers every request from a script and keeps what was asked.
     struct Script {
@@ -136,7 +134,7 @@ mod tests {
     fn executor(refuse: &'static str) -> (Arc<Script>, Executor) {
         let script = Arc::new(Script { asked: Mutex::default(), refuse });
         let client = Client::new(script.clone());
-        (script, Executor::new(client, Arc::new(Registry::new(Profile::Tenant)), "test"))
+        (script, Executor::new(client, Resources::new(Arc::new(Registry::new(Profile::Tenant))), "test"))
     }
 
     const MAPS: ResourceName = ResourceName::new("", "configmaps");

@@ -16,6 +16,7 @@ pub mod executor;
 mod https;
 pub mod kubeconfig;
 pub mod queue;
+pub mod resources;
 mod watch;
 
 pub use body::{ResponseBody, empty_body, full_body};

@@ -17,6 +17,8 @@ use wheelhouse_base::Timestamp;
 use wheelhouse_meta::field::{ErrorList, FieldError, Path};
 use wheelhouse_schema::{Schema, catalog, normalise};
 
+use crate::apiextensions::customresource::ScalePaths;
+
 /// Names and shape: all that discovery, routing and storage need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindInfo {
@@ -250,6 +252,41 @@ pub trait Kind: Send + Sync + 'static {
     /// How long a finished deletion may take by default (`DeleteOptions.gracePeriodSeconds` unset); `None` deletes at once.
     fn grace_period(&self, object: &Value) -> Option<i64> {
         let _ = object;
+        None
+    }
+
+    /// Whether a cluster defined the kind for itself. Its objects have no protobuf form and no strategic merge, and items of its lists carry their type.
+    fn is_custom(&self) -> bool {
+        false
+    }
+
+    /// Brings an object that was read from the store up to what the kind is now. Built-in kinds store complete objects.
+    fn complete(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// From the served version to the stored one, for a kind that is one of several versions and not [`OtherVersion`]'s functions' business.
+    fn to_stored(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// The way back.
+    fn from_stored(&self, object: &mut Value) {
+        let _ = object;
+    }
+
+    /// Where the replica counts of a custom resource's `scale` are; built-in kinds keep them where all of them do.
+    fn scale(&self) -> Option<&ScalePaths> {
+        None
+    }
+
+    /// The `openAPIV3Schema` of a custom resource, for documents.
+    fn props(&self) -> Option<&Value> {
+        None
+    }
+
+    /// What every answer in this version warns of.
+    fn deprecation(&self) -> Option<&str> {
         None
     }
 }

@@ -3,6 +3,7 @@
 //! A folder answers: what it is (`mod.rs`), its defaults, its validation, what a create and an update may touch (`strategy.rs`), its table
 //! columns, and the reconcilers keyed by it. The generic registry of the API server and the controllers' driver do the rest.
 
+pub mod apiextensions;
 pub mod apps;
 pub mod autoscaling;
 pub mod batch;

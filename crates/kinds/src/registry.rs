@@ -197,7 +197,7 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
-    use crate::{apps, autoscaling, batch, coordination, core, discovery, networking, node, policy, rbac, scheduling, storage};
+    use crate::{apiextensions, apps, autoscaling, batch, coordination, core, discovery, networking, node, policy, rbac, scheduling, storage};
     vec![
         typed::<core::configmap::ConfigMapKind>(),
         typed::<core::endpoints::EndpointsKind>(),
@@ -214,6 +214,7 @@ fn builtin() -> Vec<Arc<dyn Kind>> {
         typed::<core::secret::SecretKind>(),
         typed::<core::service::ServiceKind>(),
         typed::<core::serviceaccount::ServiceAccountKind>(),
+        typed::<apiextensions::customresourcedefinition::CustomResourceDefinitionKind>(),
         typed::<apps::controllerrevision::ControllerRevisionKind>(),
         typed::<apps::daemonset::DaemonSetKind>(),
         typed::<apps::deployment::DeploymentKind>(),

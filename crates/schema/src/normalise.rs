@@ -5,11 +5,14 @@
 //! written appears as `null`, because upstream's objects have been through protobuf, which cannot tell empty from nil;
 //! only list kinds, which are never stored, show an empty `items` as it is.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::scalar;
 use crate::time::Layout;
 use crate::types::{Field, Presence, Scalar, Schema, Struct};
+
+/// Above this an integer is not exact in a float, and keeps the float's text.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Drops nulls and empty `omitempty` fields, writes the zero value of fields that are always there, and brings
 /// quantities and times to their canonical text. Idempotent. Text that does not parse and fields without a schema are
@@ -37,6 +40,12 @@ pub fn normalise(value: &mut Value, schema: &Schema) {
         (Value::Number(number), Schema::Scalar(Scalar::Quantity)) => {
             if let Ok(canonical) = scalar::quantity(&number.to_string()) {
                 *value = Value::String(canonical);
+            }
+        }
+        // Go writes a float without a fraction as an integer.
+        (Value::Number(number), Schema::Scalar(Scalar::Float)) => {
+            if let Some(float) = number.as_f64().filter(|f| number.is_f64() && f.fract() == 0.0 && f.abs() < MAX_EXACT) {
+                *number = Number::from(float as i64);
             }
         }
         (Value::Object(_), Schema::Choice(_)) => {

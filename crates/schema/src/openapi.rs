@@ -42,6 +42,15 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     /// The schema of a kind that is not in the catalog.
     pub schema: Option<Schema>,
+    /// What a CustomResourceDefinition says of its objects, as it stands in documents. Type header and metadata are added.
+    pub props: Option<Value>,
+}
+
+impl Resource {
+    /// Whether a cluster defined it: its objects have no protobuf form, and its documents are laid out a little differently.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.props.is_some()
+    }
 }
 
 /// `pods/eviction`, without the parent's name.

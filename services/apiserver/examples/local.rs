@@ -68,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
         client: Client::new(Arc::new(InProcess(server.clone()))).extension(Fence { term }),
         clock,
         effects: Arc::new(NoEffects),
-        reconcilers: known.into_iter().filter(|reconciler| selection.runs(reconciler.name())).collect(),
+        reconcilers: known.into_iter().filter(|reconciler| selection.takes(&**reconciler)).collect(),
         consumers: Vec::new(),
     };
     let (_view, running) = controllers.prepare();

@@ -24,6 +24,8 @@ pub async fn dispatch(call: &Call<'_>, method: &Method) -> Answer<Reply> {
         media::check_route_accept(call.headers, watchable)?;
     }
     call.warn(deprecation(call.resource()).map(str::to_owned));
+    let own = call.resource().entry.kind().and_then(|kind| kind.deprecation());
+    call.warn(own.map(str::to_owned));
     if !call.resource().is_stored() {
         return if call.resource().is("", "bindings") { binding::bind(call).await } else { reviews::review(call).await };
     }

@@ -19,6 +19,7 @@ pub mod bootstrap;
 mod compress;
 pub mod config;
 pub mod connection;
+mod custom;
 mod discovery;
 mod dispatch;
 mod encode;

@@ -28,7 +28,10 @@ pub async fn serve(server: &ApiServer, method: &Method, info: &RequestInfo, head
     }
     match path {
         "/" => {
-            let body = json!({"paths": documents.paths});
+            let mut paths = documents.paths.clone();
+            paths.extend(server.custom().paths());
+            paths.sort();
+            let body = json!({"paths": paths});
             return Ok(Reply::ok(media::JSON, body.to_string()));
         }
         "/version" | "/version/" => return Ok(discovery::version()),
@@ -44,17 +47,19 @@ pub async fn serve(server: &ApiServer, method: &Method, info: &RequestInfo, head
         }
         _ => {}
     }
-    if let Some(reply) = documents.openapi(path, query, headers) {
+    if let Some(reply) = documents.openapi(path, query, headers, &server.custom()) {
         return Ok(reply);
     }
-    if let Some(reply) = documents.discovery(path, headers)? {
+    if let Some(reply) = documents.discovery(path, headers, &server.custom())? {
         return Ok(reply);
     }
     Ok(page_not_found())
 }
 
 fn known(server: &ApiServer, path: &str) -> bool {
-    path == "/" || server.shared.documents.paths.iter().any(|known| known == path.trim_end_matches('/'))
+    path == "/"
+        || server.custom().discovery(path.trim_end_matches('/')).is_some()
+        || server.shared.documents.paths.iter().any(|known| known == path.trim_end_matches('/'))
 }
 
 fn issuer(content_type: &'static str, body: String) -> Reply {

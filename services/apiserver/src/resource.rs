@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
+use serde_json::Value;
 use wheelhouse_kinds::kind::OtherVersion;
 use wheelhouse_kinds::registry::{Entry, Registry};
 use wheelhouse_kinds::{Kind, KindInfo, Scope, Subresource, Verb};
@@ -45,6 +46,11 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// A custom resource's version. `index` is one that no other resource of the cluster has had, `storage_index` the same for all versions.
+    pub fn custom(index: usize, storage_index: usize, entry: &Entry) -> Self {
+        Self { storage_index, ..Self::new(index, entry) }
+    }
+
     fn new(index: usize, entry: &Entry) -> Self {
         let info = entry.info();
         let api_version = |group: &str, version: &str| if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -89,6 +95,38 @@ impl Resource {
 
     pub fn other_version(&self) -> Option<&OtherVersion> {
         self.entry.other_version()
+    }
+
+    /// Whether the cluster defined it.
+    pub fn is_custom(&self) -> bool {
+        self.entry.kind().is_some_and(|kind| kind.is_custom())
+    }
+
+    /// Defaults of the served version.
+    pub fn default(&self, object: &mut Value) {
+        let Some(other) = self.other_version() else { return self.kind().default(object) };
+        (other.default)(object);
+        if self.is_custom() {
+            self.kind().default(object);
+        }
+        // The stored version's typed struct leaves the canonical form behind; another version has none.
+        wheelhouse_schema::normalise(object, &self.schema);
+    }
+
+    /// From the served version to the stored one, in place.
+    pub fn to_stored(&self, object: &mut Value) {
+        if let Some(other) = self.other_version() {
+            (other.to_stored)(object);
+            self.kind().to_stored(object);
+        }
+    }
+
+    /// The way back.
+    pub fn from_stored(&self, object: &mut Value) {
+        if let Some(other) = self.other_version() {
+            (other.from_stored)(object);
+            self.kind().from_stored(object);
+        }
     }
 
     /// `ConfigMapList`
@@ -200,8 +238,15 @@ impl Catalogue {
 
     /// Finds what a path names and checks the method: 404 for a path that is not there, 405 for a method that it does not take.
     pub fn route(&self, info: &RequestInfo, method: &Method) -> Answer<Route> {
+        let resource = self.find(&info.group, &info.version, &info.resource).ok_or_else(|| Box::new(Status::path_not_found()))?;
+        Route::to(resource, info, method)
+    }
+}
+
+impl Route {
+    /// What a path names below a resource. See [`Catalogue::route`].
+    pub fn to(resource: &Arc<Resource>, info: &RequestInfo, method: &Method) -> Answer<Self> {
         let not_found = || Box::new(Status::path_not_found());
-        let resource = self.find(&info.group, &info.version, &info.resource).ok_or_else(not_found)?;
         let namespaced = resource.namespaced();
         if info.namespaced_path && !namespaced {
             return Err(not_found());
@@ -219,15 +264,13 @@ impl Catalogue {
             2 => Target::Object,
             _ => Target::Subresource(*resource.subresource(&info.subresource).ok_or_else(not_found)?),
         };
-        let route = Route { resource: Arc::clone(resource), target };
+        let route = Self { resource: Arc::clone(resource), target };
         if !route.allows(info, method) {
             return Err(Status::method_not_allowed().into());
         }
         Ok(route)
     }
-}
 
-impl Route {
     fn allows(&self, info: &RequestInfo, method: &Method) -> bool {
         let has = |verb: Verb| self.resource.info().verbs.contains(&verb);
         if info.watch_prefix {

@@ -38,7 +38,7 @@ pub async fn token(call: &Call<'_>) -> Answer<Reply> {
     let options = WriteOptions::parse(call, OptionsKind::Create)?;
     let schema = wheelhouse_schema::catalog().kind("authentication.k8s.io", "v1", "TokenRequest");
     let schema = schema.map_or(wheelhouse_schema::Schema::Any, |kind| kind.schema.clone());
-    let expected = decode::Expected { api_version: "authentication.k8s.io/v1", kind: "TokenRequest", schema: &schema };
+    let expected = decode::Expected { api_version: "authentication.k8s.io/v1", kind: "TokenRequest", schema: &schema, custom: false };
     let decoded = decode::body(call.body, media::body_encoding(call.headers)?, expected, options.validation)?;
     call.warn(decoded.warnings);
     let mut body = decoded.object;

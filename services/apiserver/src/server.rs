@@ -33,6 +33,7 @@ use crate::body::Body;
 use crate::compress;
 use crate::config::Config;
 use crate::connection::Origin;
+use crate::custom::CustomResources;
 use crate::discovery::Documents;
 use crate::leases::EventLeases;
 use crate::metrics::ServerMetrics;
@@ -43,6 +44,7 @@ use crate::request::path::{RequestInfo, is_mutating};
 use crate::request::query::Query;
 use crate::resource::Catalogue;
 use crate::respond::{Reply, status_response};
+use crate::security::derived::{Current, View};
 use crate::security::{AuditTrail, Exchange, Security};
 use crate::storage::Storage;
 use crate::watch::cache::EventCache;
@@ -71,6 +73,7 @@ pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) storage: Storage,
     pub(crate) security: Security,
+    custom: View<CustomResources>,
     pub(crate) events: Arc<EventCache>,
     pub(crate) event_leases: EventLeases,
     pub(crate) metrics: ServerMetrics,
@@ -97,6 +100,7 @@ impl ApiServer {
             shared,
             storage: Storage::new(store),
             security,
+            custom: View::new(),
             events: Arc::default(),
             event_leases: EventLeases::default(),
             metrics: ServerMetrics::default(),
@@ -112,6 +116,11 @@ impl ApiServer {
 
     pub fn draining(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
+    }
+
+    /// The kinds that the cluster defined. Not to be held across an await.
+    pub(crate) fn custom(&self) -> Current<'_, CustomResources> {
+        self.custom.current(&**self.store())
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -253,10 +262,15 @@ impl ApiServer {
         if !info.is_resource {
             return nonresource::serve(self, &parts.method, info, &parts.headers, incoming.query).await;
         }
-        if !self.catalogue.serves(&info.group, &info.version) {
-            return Ok(nonresource::page_not_found());
-        }
-        let route = self.catalogue.route(info, &parts.method)?;
+        let route = if self.catalogue.serves(&info.group, &info.version) {
+            self.catalogue.route(info, &parts.method)?
+        } else {
+            let routed = self.custom().route(info, &parts.method);
+            match routed {
+                Some(route) => route?,
+                None => return Ok(nonresource::page_not_found()),
+            }
+        };
         let call = Call {
             server: self,
             user,

@@ -12,8 +12,10 @@ pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
 
 /// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
 pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
-    use wheelhouse_kinds::{apps, core, rbac};
+    use wheelhouse_kinds::{apiextensions, apps, core, rbac};
     vec![
+        Arc::new(apiextensions::customresourcedefinition::reconcile::CrdFinalizer),
+        Arc::new(apiextensions::customresourcedefinition::reconcile::NamingConditionController),
         Arc::new(apps::deployment::reconcile::DeploymentController),
         Arc::new(apps::replicaset::reconcile::ReplicaSetController),
         Arc::new(core::namespace::reconcile::NamespaceController),
@@ -62,6 +64,11 @@ impl Selection {
             }
         }
         Ok(Self(names))
+    }
+
+    /// Whether a controller runs. What upstream keeps inside the API server is not selected: it always does.
+    pub fn takes(&self, reconciler: &dyn AnyReconciler) -> bool {
+        reconciler.is_part_of_the_server() || self.runs(reconciler.name())
     }
 
     /// The first mention decides; `*` takes in whatever is not mentioned.

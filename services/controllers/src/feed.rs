@@ -12,13 +12,16 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tracing::{error, warn};
-use wheelhouse_kinds::registry::Registry;
+use wheelhouse_client::resources::Resources;
 use wheelhouse_kinds::view::{Key, ObjectChange, ObjectRef, Record, ResourceName, View};
 use wheelhouse_mvcc::{EventKind, KeyRange, KeyValue, Snapshot};
 use wheelhouse_store::{Store, WatchError};
 
 /// Where API objects live in the store.
 pub const REGISTRY_PREFIX: &str = "/registry/";
+
+const DEFINITIONS: ResourceName = ResourceName::new("apiextensions.k8s.io", "customresourcedefinitions");
+const DEFINITIONS_PREFIX: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 
 /// Told of every change after the view that holds it is published. Must not block: it notes keys and returns.
 pub trait Consumer: Send + Sync + 'static {
@@ -28,15 +31,15 @@ pub trait Consumer: Send + Sync + 'static {
 /// Reads the store of one replica while it leads.
 pub struct Feed {
     store: Arc<dyn Store>,
-    registry: Arc<Registry>,
+    resources: Arc<Resources>,
     consumers: Vec<Arc<dyn Consumer>>,
     published: watch::Sender<Arc<View>>,
     view: View,
 }
 
 impl Feed {
-    pub fn new(store: Arc<dyn Store>, registry: Arc<Registry>, consumers: Vec<Arc<dyn Consumer>>) -> Self {
-        Self { store, registry, consumers, published: watch::Sender::new(Arc::new(View::default())), view: View::default() }
+    pub fn new(store: Arc<dyn Store>, resources: Arc<Resources>, consumers: Vec<Arc<dyn Consumer>>) -> Self {
+        Self { store, resources, consumers, published: watch::Sender::new(Arc::new(View::default())), view: View::default() }
     }
 
     /// The newest view. Its revision is 0 until the first load.
@@ -65,6 +68,11 @@ impl Feed {
         }
         gone.retain(|reference| snapshot.get(store_key(reference).as_bytes()).is_none());
         changes.extend(gone.into_iter().map(|reference| self.view.apply(reference, None)));
+        // Definitions first: without them their objects' keys name nothing.
+        let end = wheelhouse_mvcc::command::prefix_end(DEFINITIONS_PREFIX.as_bytes());
+        for kv in snapshot.range(DEFINITIONS_PREFIX.as_bytes(), Some(&end)) {
+            self.record(kv);
+        }
         let end = wheelhouse_mvcc::command::prefix_end(REGISTRY_PREFIX.as_bytes());
         for kv in snapshot.range(REGISTRY_PREFIX.as_bytes(), Some(&end)) {
             let Some(record) = self.record(kv) else { continue };
@@ -89,9 +97,14 @@ impl Feed {
             };
             let mut changes = Vec::with_capacity(batch.events.len());
             for event in &batch.events {
-                let Some((resource, key)) = parse_key(&self.registry, &event.kv.key) else { continue };
+                let Some((resource, key)) = parse_key(&self.resources, &event.kv.key) else { continue };
                 let record = match event.kind {
-                    EventKind::Delete => None,
+                    EventKind::Delete => {
+                        if resource == DEFINITIONS {
+                            self.resources.forget(&key.name);
+                        }
+                        None
+                    }
                     EventKind::Put => match self.record(&event.kv) {
                         Some(record) => Some(record),
                         None => continue,
@@ -113,12 +126,17 @@ impl Feed {
 
     /// An object that does not decode is left out: one damaged object must not stop every controller of the cluster.
     fn record(&self, kv: &KeyValue) -> Option<Arc<Record>> {
-        let (resource, key) = parse_key(&self.registry, &kv.key)?;
-        let entry = self.registry.stored(&resource.group, &resource.plural)?;
-        let info = entry.info();
-        let api_version = if info.group.is_empty() { info.version.to_owned() } else { format!("{}/{}", info.group, info.version) };
-        match Record::parse(resource, key, api_version, info.kind, kv.mod_revision, kv.value.clone()) {
-            Ok(record) => Some(Arc::new(record)),
+        let (resource, key) = parse_key(&self.resources, &kv.key)?;
+        let place = self.resources.find(&resource)?;
+        let api_version = if resource.group.is_empty() { place.stored_version } else { format!("{}/{}", resource.group, place.stored_version) };
+        let is_definition = resource == DEFINITIONS;
+        match Record::parse(resource, key, api_version, place.kind, kv.mod_revision, kv.value.clone()) {
+            Ok(record) => {
+                if is_definition {
+                    self.resources.define(&record.value());
+                }
+                Some(Arc::new(record))
+            }
             Err(error) => {
                 error!(error = &error as &dyn std::error::Error, "a stored object is left out of the controllers' view");
                 None
@@ -127,18 +145,18 @@ impl Feed {
     }
 }
 
-/// `/registry/<group or core>/<resource>/[<namespace>/]<name>`, for resources that the registry stores.
-pub fn parse_key(registry: &Registry, key: &[u8]) -> Option<(ResourceName, Key)> {
+/// `/registry/<group or core>/<resource>/[<namespace>/]<name>`, for resources that the cluster stores.
+pub fn parse_key(resources: &Resources, key: &[u8]) -> Option<(ResourceName, Key)> {
     let rest = std::str::from_utf8(key).ok()?.strip_prefix(REGISTRY_PREFIX)?;
     let mut parts = rest.splitn(4, '/');
     let (group, plural, first, second) = (parts.next()?, parts.next()?, parts.next()?, parts.next());
     let group = if group == "core" { "" } else { group };
-    let info = registry.stored(group, plural)?.info();
+    let resource = resources.name(group, plural)?;
     let key = match second {
         Some(name) => Key::new(first, name),
         None => Key::cluster(first),
     };
-    Some((ResourceName::new(info.group, info.plural), key))
+    Some((resource, key))
 }
 
 /// The store's key of an object.
@@ -155,11 +173,11 @@ pub fn store_key(reference: &ObjectRef) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wheelhouse_kinds::registry::Profile;
+    use wheelhouse_kinds::registry::{Profile, Registry};
 
     #[test]
     fn keys_parse_back() {
-        let registry = Registry::new(Profile::Tenant);
+        let registry = Resources::new(Arc::new(Registry::new(Profile::Tenant)));
         for key in ["/registry/core/configmaps/a/b", "/registry/core/namespaces/kube-system"] {
             let (resource, object) = parse_key(&registry, key.as_bytes()).unwrap();
             assert_eq!(store_key(&ObjectRef { resource, key: object }), key);

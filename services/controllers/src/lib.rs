@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use wheelhouse_base::Clock;
 use wheelhouse_client::events::EventRecorder;
 use wheelhouse_client::executor::Executor;
+use wheelhouse_client::resources::Resources;
 use wheelhouse_client::{Client, Identity};
 use wheelhouse_kinds::reconciler::AnyReconciler;
 use wheelhouse_kinds::registry::Registry;
@@ -30,6 +31,9 @@ pub use catalog::{Selection, SelectionError};
 use crate::driver::{Driver, Hands};
 use crate::effects::EffectHandler;
 use crate::feed::{Consumer, Feed};
+
+/// Under this name the API server owns what it writes itself.
+const API_SERVER: &str = "kube-apiserver";
 
 /// The controllers of one cluster for the length of one leadership.
 pub struct Controllers {
@@ -48,12 +52,17 @@ impl Controllers {
     /// The feed, and a future that runs it and every controller until the store stops. Subscribe to the feed's view before awaiting.
     pub fn prepare(self) -> (tokio::sync::watch::Receiver<Arc<wheelhouse_kinds::view::View>>, impl Future<Output = ()> + Send) {
         let mut drivers = Vec::new();
+        let resources = Resources::new(self.registry);
         for reconciler in self.reconcilers {
-            let identity = Identity::service_account(reconciler.service_account());
-            let client = self.client.clone().identity(identity).user_agent(reconciler.name());
+            let (identity, agent) = if reconciler.is_part_of_the_server() {
+                (Identity::loopback(), API_SERVER)
+            } else {
+                (Identity::service_account(reconciler.service_account()), reconciler.name())
+            };
+            let client = self.client.clone().identity(identity).user_agent(agent);
             let hands = Hands {
                 store: self.store.clone(),
-                executor: Executor::new(client.clone(), self.registry.clone(), reconciler.name()),
+                executor: Executor::new(client.clone(), resources.clone(), agent),
                 recorder: EventRecorder::new(client, reconciler.name(), self.clock.clone()),
                 effects: self.effects.clone(),
             };
@@ -61,7 +70,7 @@ impl Controllers {
         }
         let mut consumers = self.consumers;
         consumers.extend(drivers.iter().map(|(driver, _)| driver.clone() as Arc<dyn Consumer>));
-        let feed = Feed::new(self.store, self.registry, consumers);
+        let feed = Feed::new(self.store, resources, consumers);
         let views = feed.subscribe();
         let subscription = views.clone();
         let running = async move {

@@ -180,7 +180,7 @@ impl LeaderContext {
             }
             Err(error) => tracing::error!(cluster = %self.replica.id.cluster, %error, "the cluster's CA is not usable; no certificate is signed"),
         }
-        reconcilers.retain(|r| self.host.controllers.runs(r.name()));
+        reconcilers.retain(|r| self.host.controllers.takes(&**r));
         let store: Arc<dyn Store> = Arc::new(self.replica.store.clone());
         Controllers {
             store,

@@ -88,6 +88,11 @@ pub trait Reconciler: Send + Sync + 'static {
         self.name()
     }
 
+    /// Whether upstream runs it inside the API server, as whose own user it then acts and whose selection of controllers it does not belong to.
+    fn is_part_of_the_server(&self) -> bool {
+        false
+    }
+
     fn triggers(&self) -> Vec<Trigger>;
 
     /// Pure and synchronous: no I/O, clock or randomness. A missing object is a key like any other: there may be something to clean up.
@@ -98,6 +103,7 @@ pub trait Reconciler: Send + Sync + 'static {
 pub trait AnyReconciler: Send + Sync + 'static {
     fn name(&self) -> &'static str;
     fn service_account(&self) -> &'static str;
+    fn is_part_of_the_server(&self) -> bool;
     fn triggers(&self) -> Vec<Trigger>;
     fn new_memory(&self) -> Box<dyn Any + Send>;
     fn reconcile(&self, key: &Key, view: &View, cx: &Context<'_>, memory: &mut (dyn Any + Send)) -> Plan;
@@ -110,6 +116,10 @@ impl<R: Reconciler> AnyReconciler for R {
 
     fn service_account(&self) -> &'static str {
         Reconciler::service_account(self)
+    }
+
+    fn is_part_of_the_server(&self) -> bool {
+        Reconciler::is_part_of_the_server(self)
     }
 
     fn triggers(&self) -> Vec<Trigger> {

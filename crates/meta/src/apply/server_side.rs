@@ -38,6 +38,9 @@ pub enum ApplyError {
     LiveManagedFields(#[source] ManagedError),
     #[error("failed to create typed patch object ({object}): {errors}")]
     Typed { object: String, errors: String },
+    /// The object does not fit the version in which this manager applied before.
+    #[error("{0}")]
+    Undeclared(String),
     #[error("conflicts with other managers")]
     Conflicts(Conflicts),
     /// The request's version has no schema.
@@ -81,12 +84,10 @@ pub fn apply(live: &Value, applied: &Value, manager: &Manager<'_>, force: bool, 
     validate(applied, schema).map_err(|errors| ApplyError::Typed { object: describe(applied), errors })?;
 
     let operands = Operands { live, applied, manager, schema, versions };
-    let outcome = if manager.name == KUBECTL {
-        operands.run(managed.clone(), force).or_else(|conflicts| operands.migrate(managed, conflicts))
-    } else {
-        operands.run(managed, force)
+    let (mut merged, managed) = match operands.run(managed.clone(), force) {
+        Err(ApplyError::Conflicts(conflicts)) if manager.name == KUBECTL => operands.migrate(managed, conflicts)?,
+        outcome => outcome?,
     };
-    let (mut merged, managed) = outcome.map_err(ApplyError::Conflicts)?;
     if manager.name == KUBECTL {
         last_applied::refresh(&mut merged, applied);
     }
@@ -117,7 +118,7 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    fn run(&self, managed: Managed, force: bool) -> Result<(Value, Managed), Conflicts> {
+    fn run(&self, managed: Managed, force: bool) -> Result<(Value, Managed), ApplyError> {
         let mut managed = reconcile(managed, self.versions);
         let mut merged = merge(Some(self.live), Some(self.applied), self.schema).unwrap_or(Value::Null);
         merged.metadata_mut().remove("managedFields");
@@ -129,13 +130,13 @@ impl Operands<'_> {
         let time = last.as_ref().and_then(|l| l.time.clone());
         managed.owners.insert(id.clone(), Owned { set, api_version: self.manager.api_version.to_owned(), time });
 
-        let merged = self.prune(merged, &managed, &id, last.as_ref());
+        let merged = self.prune(merged, &managed, &id, last.as_ref())?;
         let comparison = compare(self.live, &merged, self.schema).without(&reset);
         let mut changes = Changes::new(comparison, self.manager, (self.live, &merged), self.versions);
         if !force {
             let conflicts = changes.conflicts(&managed, &id);
             if !conflicts.0.is_empty() {
-                return Err(conflicts);
+                return Err(ApplyError::Conflicts(conflicts));
             }
         }
         changes.take_from(&mut managed, Some(&id));
@@ -151,25 +152,29 @@ impl Operands<'_> {
     }
 
     /// Takes out what this manager applied last time and now does not, unless somebody else owns it too.
-    fn prune(&self, merged: Value, managed: &Managed, id: &ManagerId, last: Option<&Owned>) -> Value {
+    fn prune(&self, merged: Value, managed: &Managed, id: &ManagerId, last: Option<&Owned>) -> Result<Value, ApplyError> {
         let Some(last) = last.filter(|l| !l.set.is_empty()) else {
-            return merged;
+            return Ok(merged);
         };
         // Nothing was given up, which is the rule.
         let now = managed.owners.get(id);
         if now.is_some_and(|now| now.api_version == last.api_version && last.set.is_subset(&now.set)) {
-            return merged;
+            return Ok(merged);
         }
         let Some(schema) = self.versions.schema(&last.api_version) else {
-            return merged;
+            return Ok(merged);
         };
         let Some(converted) = self.to_version(&merged, &last.api_version) else {
-            return merged;
+            return Ok(merged);
         };
+        // A version that lacks a field cannot say who owned it. Only custom resources, whose versions are not converted, come to this.
+        if last.api_version != self.manager.api_version {
+            validate(&converted, schema).map_err(ApplyError::Undeclared)?;
+        }
         let pruned = remove_items(&converted, &last.set.with_named_fields(schema), schema);
         let pruned = self.add_back_owned(&converted, pruned, &last.api_version, managed);
         let pruned = add_back_dangling(&converted, &pruned, &last.set, schema);
-        self.to_version(&pruned, self.manager.api_version).unwrap_or(merged)
+        Ok(self.to_version(&pruned, self.manager.api_version).unwrap_or(merged))
     }
 
     fn to_version(&self, object: &Value, api_version: &str) -> Option<Value> {
@@ -205,12 +210,12 @@ impl Operands<'_> {
 
     /// A conflict with what client-side apply set is none: `kubectl` owns it under another name. Only fields that still are as last
     /// applied count.
-    fn migrate(&self, managed: Managed, conflicts: Conflicts) -> Result<(Value, Managed), Conflicts> {
+    fn migrate(&self, managed: Managed, conflicts: Conflicts) -> Result<(Value, Managed), ApplyError> {
         let Some(allowed) = last_applied::unchanged(self.live, self.manager, self.schema) else {
-            return Err(conflicts);
+            return Err(ApplyError::Conflicts(conflicts));
         };
         if !conflicts.all().difference(&allowed).is_empty() {
-            return Err(conflicts.outside(&allowed));
+            return Err(ApplyError::Conflicts(conflicts.outside(&allowed)));
         }
         self.run(managed, true)
     }

@@ -35,6 +35,7 @@ const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
 const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 const FIELDS_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1";
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const JSON: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
 const OR_ARRAY: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray";
@@ -42,6 +43,32 @@ const OR_BOOL: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.
 const OR_STRINGS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray";
 pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
+
+/// Every group and version that upstream's own kinds ever had in 1.36's scheme. Documents of custom resources say that all of them have the machinery's kinds.
+const ALL_VERSIONS: &[(&str, &[&str])] = &[
+    ("", &["v1"]),
+    ("admissionregistration.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("apps", &["v1", "v1beta1", "v1beta2"]),
+    ("authentication.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("authorization.k8s.io", &["v1", "v1beta1"]),
+    ("autoscaling", &["v1", "v2"]),
+    ("batch", &["v1", "v1beta1"]),
+    ("certificates.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("coordination.k8s.io", &["v1", "v1alpha2", "v1beta1"]),
+    ("discovery.k8s.io", &["v1", "v1beta1"]),
+    ("events.k8s.io", &["v1", "v1beta1"]),
+    ("extensions", &["v1beta1"]),
+    ("flowcontrol.apiserver.k8s.io", &["v1", "v1beta1", "v1beta2", "v1beta3"]),
+    ("internal.apiserver.k8s.io", &["v1alpha1"]),
+    ("networking.k8s.io", &["v1", "v1beta1"]),
+    ("node.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("policy", &["v1", "v1beta1"]),
+    ("rbac.authorization.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("resource.k8s.io", &["v1", "v1alpha3", "v1beta1", "v1beta2"]),
+    ("scheduling.k8s.io", &["v1", "v1alpha2", "v1beta1"]),
+    ("storage.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("storagemigration.k8s.io", &["v1beta1"]),
+];
 
 /// Collects the definitions that are referred to, and those they refer to.
 pub(super) struct Definitions<'a> {
@@ -100,6 +127,9 @@ impl<'a> Definitions<'a> {
         let one = |group: &str, version: &str, kind: &str| json!({"group": group, "kind": kind, "version": version});
         if name == DELETE_OPTIONS || name == WATCH_EVENT {
             let kind = name.rsplit('.').next().unwrap_or_default();
+            if self.resources.iter().any(Resource::is_custom) {
+                return ALL_VERSIONS.iter().flat_map(|(group, versions)| versions.iter().map(|version| one(group, version, kind))).collect();
+            }
             return self.versions.iter().map(|(group, version)| one(group, version, kind)).collect();
         }
         if let Some(custom) = self.resources.iter().find_map(|r| custom_kind(r, name)) {
@@ -116,12 +146,18 @@ impl<'a> Definitions<'a> {
         let resources = self.resources;
         for resource in resources {
             let definition = super::paths::definition(&resource.group, &resource.version, &resource.kind);
+            if let (true, Some(Value::Object(props))) = (definition == name, &resource.props) {
+                return self.declared(props);
+            }
             if let (true, Some(Schema::Struct(of))) = (definition == name, &resource.schema) {
                 return self.structure(of, None);
             }
             if format!("{definition}List") == name {
                 let items = self.refer(&definition);
-                let metadata = self.refer(LIST_META);
+                let mut metadata = self.refer(LIST_META);
+                if resource.is_custom() {
+                    metadata = json!({ "allOf": [metadata] });
+                }
                 let list = json!({"type": "object", "required": ["items"], "properties": {
                     "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata,
                     "items": {"type": "array", "items": items}}});
@@ -132,6 +168,46 @@ impl<'a> Definitions<'a> {
             }
         }
         Map::new()
+    }
+
+    /// What a definition says, and what every object has besides.
+    fn declared(&mut self, props: &Map<String, Value>) -> Map<String, Value> {
+        let mut out = props.clone();
+        let metadata = match self.dialect {
+            Dialect::V3 => json!({ "allOf": [self.refer(OBJECT_META)] }),
+            Dialect::V2 => self.refer(OBJECT_META),
+        };
+        let properties = out.entry("properties").or_insert_with(|| json!({}));
+        properties["apiVersion"] = json!({"type": "string"});
+        properties["kind"] = json!({"type": "string"});
+        properties["metadata"] = metadata;
+        self.embedded(properties);
+        out
+    }
+
+    /// Embedded objects have a type header and metadata as well.
+    fn embedded(&mut self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                if fields.get("x-kubernetes-embedded-resource").is_some_and(|e| e == true) {
+                    let metadata = match self.dialect {
+                        Dialect::V3 => json!({ "allOf": [self.refer(OBJECT_META)] }),
+                        Dialect::V2 => self.refer(OBJECT_META),
+                    };
+                    let properties = fields.entry("properties").or_insert_with(|| json!({}));
+                    properties["apiVersion"] = json!({"type": "string"});
+                    properties["kind"] = json!({"type": "string"});
+                    properties["metadata"] = metadata;
+                    fields.insert("required".to_owned(), json!(["kind", "apiVersion"]));
+                }
+                if fields.get("x-kubernetes-int-or-string").is_some_and(|i| i == true) && !fields.contains_key("anyOf") {
+                    fields.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+                }
+                fields.values_mut().for_each(|value| self.embedded(value));
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.embedded(item)),
+            _ => {}
+        }
     }
 
     fn structure(&mut self, of: &Struct, block: Option<&Block<'_>>) -> Map<String, Value> {
@@ -285,7 +361,9 @@ impl<'a> Definitions<'a> {
 }
 
 fn custom_kind(resource: &Resource, name: &str) -> Option<(String, String, String)> {
-    resource.schema.as_ref()?;
+    if resource.schema.is_none() && resource.props.is_none() {
+        return None;
+    }
     let definition = super::paths::definition(&resource.group, &resource.version, &resource.kind);
     let suffix = name.strip_prefix(definition.as_str())?;
     let list = match suffix {

@@ -59,6 +59,8 @@ pub(super) const fn path(name: &'static str) -> Parameter {
     Parameter { name, place: "path", kind: "string" }
 }
 
+pub(super) const RESOURCE_VERSION: Parameter = query("resourceVersion", "string");
+
 pub(super) const PRETTY: Parameter = query("pretty", "string");
 
 pub(super) const LIST: &[Parameter] = &[

@@ -43,7 +43,7 @@ pub(super) fn group_words(group: &str) -> String {
         return "Core".to_owned();
     }
     let short = group.strip_suffix(".k8s.io").unwrap_or(group);
-    short.split('.').map(capitalised).collect()
+    short.split(['.', '-']).map(capitalised).collect()
 }
 
 pub(super) fn capitalised(word: &str) -> String {
@@ -62,7 +62,7 @@ pub(super) fn of_resource(resource: &Resource) -> Vec<Path> {
         paths.push(builder.all_namespaces());
     }
     paths.extend(resource.subresources.iter().flat_map(|sub| builder.subresource(sub)));
-    if builder.can("watch") {
+    if builder.can("watch") && !resource.is_custom() {
         paths.extend(builder.watches());
     }
     paths.retain(|path| !path.operations.is_empty());
@@ -141,9 +141,10 @@ impl<'a> Builder<'a> {
         }
         if self.can("deletecollection") {
             let id = format!("delete{prefix}Collection{noun}");
-            let parameters = joined(&scope, operations::DELETE_COLLECTION);
+            let custom = self.resource.is_custom();
+            let parameters = joined(&scope, if custom { LIST } else { operations::DELETE_COLLECTION });
             let mut delete = self.operation("delete", "deletecollection", id, parameters);
-            delete.body = Some(Body::Object { definition: DELETE_OPTIONS.to_owned(), required: false });
+            delete.body = (!custom).then(|| Body::Object { definition: DELETE_OPTIONS.to_owned(), required: false });
             delete.answer = Answer::Object(STATUS.to_owned());
             operations.push(delete);
         }
@@ -155,7 +156,8 @@ impl<'a> Builder<'a> {
         let scope = self.scope(&[path("name"), PRETTY]);
         let mut operations = Vec::new();
         if self.can("get") {
-            operations.push(self.operation("get", "get", format!("read{prefix}{noun}"), scope.clone()));
+            let extra: &[Parameter] = if self.resource.is_custom() { &[operations::RESOURCE_VERSION] } else { &[] };
+            operations.push(self.operation("get", "get", format!("read{prefix}{noun}"), joined(&scope, extra)));
         }
         if self.can("update") {
             let put = self.operation("put", "put", format!("replace{prefix}{noun}"), joined(&scope, WRITE));
@@ -184,7 +186,7 @@ impl<'a> Builder<'a> {
 
     fn patched(&self, mut patch: Operation) -> Operation {
         patch.body = Some(Body::Patch { strategic: self.resource.schema.is_none() });
-        patch.codes = &[200, 201, 401];
+        patch.codes = if self.resource.is_custom() { &[200, 401] } else { &[200, 201, 401] };
         patch
     }
 

@@ -15,6 +15,7 @@ fn resource(group: &str, kind: &str, plural: &str) -> Resource {
         verbs: verbs.map(str::to_owned).to_vec(),
         subresources: Vec::new(),
         schema: None,
+        props: None,
     }
 }
 

@@ -9,6 +9,7 @@ use super::{Content, Resource, group_version_path};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const OBJECT_TYPES: [&str; 3] = ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
+const CUSTOM_TYPES: [&str; 2] = ["application/json", "application/yaml"];
 const WATCH_TYPES: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 pub(super) fn render(version: &str, resources: &[Resource], content: &Content) -> Value {
@@ -20,7 +21,16 @@ pub(super) fn render(version: &str, resources: &[Resource], content: &Content) -
         versions.push((group.clone(), version.clone()));
     }
     let mut definitions = Definitions::new(Dialect::V3, resources, versions);
-    let paths: Map<String, Value> = paths.into_iter().map(|p| (p.path.clone(), item(&p, &tag, &mut definitions))).collect();
+    let custom = matches!(content, Content::GroupVersion { group, version } if here(resources, group, version).any(Resource::is_custom));
+    let paths: Map<String, Value> = paths.into_iter().map(|p| (p.path.clone(), item(&p, &tag, custom, &mut definitions))).collect();
+    if custom {
+        return json!({
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"},
+            "paths": paths,
+            "components": {"schemas": definitions.finish()},
+        });
+    }
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": version},
@@ -47,12 +57,18 @@ fn described(resources: &[Resource], content: &Content) -> (Vec<Path>, String) {
             let words = group_words(group);
             let id = format!("get{words}{}APIResources", paths::capitalised(version));
             let root = format!("/{}/", group_version_path(group, version));
-            let mut all = vec![discovery(&root, &id, "APIResourceList")];
-            let here = resources.iter().filter(|r| r.group == *group && r.version == *version);
-            all.extend(here.flat_map(paths::of_resource));
+            let mut all = Vec::new();
+            if !here(resources, group, version).any(Resource::is_custom) {
+                all.push(discovery(&root, &id, "APIResourceList"));
+            }
+            all.extend(here(resources, group, version).flat_map(paths::of_resource));
             (all, format!("{}_{version}", lower_first(&words)))
         }
     }
+}
+
+fn here<'a>(resources: &'a [Resource], group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Resource> {
+    resources.iter().filter(move |r| r.group == group && r.version == version)
 }
 
 pub(super) fn discovery(path: &str, id: &str, kind: &str) -> Path {
@@ -77,19 +93,19 @@ pub(super) fn lower_first(words: &str) -> String {
     }
 }
 
-fn item(path: &Path, tag: &str, definitions: &mut Definitions<'_>) -> Value {
+fn item(path: &Path, tag: &str, custom: bool, definitions: &mut Definitions<'_>) -> Value {
     let shared = common(&path.operations);
     let mut out = Map::new();
     if !shared.is_empty() {
         out.insert("parameters".to_owned(), shared.iter().map(parameter).collect());
     }
     for operation in &path.operations {
-        out.insert(operation.method.to_owned(), write(operation, &shared, tag, definitions));
+        out.insert(operation.method.to_owned(), write(operation, &shared, tag, custom, definitions));
     }
     Value::Object(out)
 }
 
-fn write(operation: &Operation, shared: &[Parameter], tag: &str, definitions: &mut Definitions<'_>) -> Value {
+fn write(operation: &Operation, shared: &[Parameter], tag: &str, custom: bool, definitions: &mut Definitions<'_>) -> Value {
     let mut out = Map::new();
     out.insert("tags".to_owned(), json!([tag]));
     out.insert("operationId".to_owned(), operation.id.as_str().into());
@@ -99,9 +115,9 @@ fn write(operation: &Operation, shared: &[Parameter], tag: &str, definitions: &m
         out.insert("parameters".to_owned(), own.into_iter().map(parameter).collect());
     }
     if let Some(body) = &operation.body {
-        out.insert("requestBody".to_owned(), request_body(body, definitions));
+        out.insert("requestBody".to_owned(), request_body(body, custom, definitions));
     }
-    let responses = operation.codes.iter().map(|code| (code.to_string(), response(*code, &operation.answer, definitions)));
+    let responses = operation.codes.iter().map(|code| (code.to_string(), response(*code, &operation.answer, custom, definitions)));
     out.insert("responses".to_owned(), Value::Object(responses.collect()));
     if let Some(action) = operation.action {
         out.insert("x-kubernetes-action".to_owned(), action.into());
@@ -125,10 +141,15 @@ fn parameter(parameter: &Parameter) -> Value {
     out
 }
 
-fn request_body(body: &Body, definitions: &mut Definitions<'_>) -> Value {
+fn request_body(body: &Body, custom: bool, definitions: &mut Definitions<'_>) -> Value {
     match body {
         Body::Object { definition, required } => {
-            let mut out = json!({"content": {"*/*": {"schema": definitions.refer(definition)}}});
+            let schema = definitions.refer(definition);
+            let mut out = if custom {
+                json!({"content": {"application/json": {"schema": schema}, "application/yaml": {"schema": schema}}})
+            } else {
+                json!({"content": {"*/*": {"schema": schema}}})
+            };
             if *required {
                 out["required"] = true.into();
             }
@@ -160,13 +181,14 @@ pub(super) fn reason(code: u16) -> &'static str {
     }
 }
 
-fn response(code: u16, answer: &Answer, definitions: &mut Definitions<'_>) -> Value {
+fn response(code: u16, answer: &Answer, custom: bool, definitions: &mut Definitions<'_>) -> Value {
     let mut out = json!({ "description": reason(code) });
     if code == 401 {
         return out;
     }
     let text = json!({"type": "string"});
     let (schema, types) = match answer {
+        Answer::Object(definition) | Answer::Watchable(definition) if custom => (definitions.refer(definition), CUSTOM_TYPES.to_vec()),
         Answer::Object(definition) => (definitions.refer(definition), OBJECT_TYPES.to_vec()),
         Answer::Watchable(definition) => (definitions.refer(definition), OBJECT_TYPES.into_iter().chain(WATCH_TYPES).collect()),
         Answer::Text => (text, OBJECT_TYPES.into_iter().chain(["text/plain"]).collect()),

@@ -31,7 +31,8 @@ fn version_of(catalogue: &Catalogue, group: &str, version: &str) -> Value {
     json!({"version": version, "resources": resources, "freshness": "Current"})
 }
 
-fn resource_of(resource: &Resource) -> Value {
+/// One resource with its subresources.
+pub fn resource_of(resource: &Resource) -> Value {
     let info = resource.info();
     let texts = |verbs: &[wheelhouse_kinds::Verb]| -> Vec<&str> { verbs.iter().map(|verb| verb.as_str()).collect() };
     let mut value = json!({

@@ -34,14 +34,25 @@ fn describe(group: &wheelhouse_kinds::Group) -> Value {
 }
 
 fn resources(catalogue: &Catalogue, group: &str, version: &str) -> Value {
+    let here = catalogue.resources().iter().filter(|r| r.entry.group == group && r.entry.version == version);
+    resource_list(here.map(AsRef::as_ref), group, version)
+}
+
+/// The list of one group and version's resources.
+pub fn resource_list<'a>(here: impl Iterator<Item = &'a Resource>, group: &str, version: &str) -> Value {
     let mut list = Vec::new();
-    for resource in catalogue.resources().iter().filter(|r| r.entry.group == group && r.entry.version == version) {
+    let mut custom = false;
+    for resource in here {
+        custom |= resource.is_custom();
         list.push((resource.info().plural.to_owned(), describe_resource(resource)));
         for sub in resource.info().subresources {
             list.push((format!("{}/{}", resource.info().plural, sub.name), describe_subresource(resource, sub)));
         }
     }
-    list.sort_by(|a, b| a.0.cmp(&b.0));
+    // Subresources of custom resources come as the server knows them.
+    if !custom {
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+    }
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     // The core group's list has no apiVersion, for clients older than groups.
     let resources: Vec<Value> = list.into_iter().map(|(_, value)| value).collect();

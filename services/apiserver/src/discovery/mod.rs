@@ -1,7 +1,9 @@
 //! Discovery and OpenAPI documents: constants of a [`Catalogue`], built once and shared by every cluster that serves it.
 
-mod aggregated;
-mod legacy;
+pub mod aggregated;
+pub mod legacy;
+
+use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +15,7 @@ use serde_json::{Value, json};
 use wheelhouse_schema::openapi;
 
 use crate::body::Body;
+use crate::custom::CustomResources;
 use crate::encode::encode_value;
 use crate::request::media::{self, Encoding, JSON, PROTOBUF};
 use crate::request::{Answer, query::Query};
@@ -33,7 +36,9 @@ pub struct Documents {
 }
 
 /// An aggregated document. Upstream 1.36 serves v2 only.
+#[derive(Clone)]
 struct Aggregated {
+    items: Vec<Value>,
     v2: Bytes,
     etag: String,
 }
@@ -67,24 +72,33 @@ impl Documents {
     }
 
     /// Answers a discovery path; `None` if it is not one.
-    pub fn discovery(&self, path: &str, headers: &HeaderMap) -> Answer<Option<Reply>> {
+    pub fn discovery(&self, path: &str, headers: &HeaderMap, custom: &CustomResources) -> Answer<Option<Reply>> {
         let trimmed = path.trim_end_matches('/');
-        let Some((_, value)) = self.legacy.iter().find(|(known, _)| known == trimmed) else { return Ok(None) };
+        let value = match self.legacy.iter().find(|(known, _)| known == trimmed) {
+            Some((_, value)) if trimmed == "/apis" => Cow::Owned(with_groups(value, custom)),
+            Some((_, value)) => Cow::Borrowed(value),
+            None => match custom.discovery(trimmed) {
+                Some(value) => Cow::Owned(value),
+                None => return Ok(None),
+            },
+        };
         let aggregated = match trimmed {
-            "/api" => Some(&self.aggregated_core),
-            "/apis" => Some(&self.aggregated_groups),
+            "/api" => Some(Cow::Borrowed(&self.aggregated_core)),
+            "/apis" if custom.is_empty() => Some(Cow::Borrowed(&self.aggregated_groups)),
+            "/apis" => Some(Cow::Owned(self.aggregated_groups.with(custom.aggregated()))),
             _ => None,
         };
         if let Some(reply) = aggregated.and_then(|document| document.answer(headers)) {
             return Ok(Some(reply));
         }
+        let value = value.as_ref();
         let media = media::negotiate(headers, false)?;
         // Version and group lists have a protobuf form; all of them do in our table.
         Ok(Some(Reply::ok(media.encoding.media_type(), encode_value(value, media.encoding)?)))
     }
 
     /// `/openapi/v2`, `/openapi/v3` and what is below it; `None` for other paths and groups that are not served.
-    pub fn openapi(&self, path: &str, query: &Query, headers: &HeaderMap) -> Option<Reply> {
+    pub fn openapi(&self, path: &str, query: &Query, headers: &HeaderMap, custom: &CustomResources) -> Option<Reply> {
         let path = path.trim_end_matches('/');
         if path == "/openapi/v2" {
             let media_type = |clause: &str| clause.split(';').next().unwrap_or("").trim().to_owned();
@@ -95,9 +109,18 @@ impl Documents {
         }
         if path == "/openapi/v3" {
             let document = self.openapi.index();
-            return Some(hashed(JSON, &document.json, &document.hash, headers));
+            let more = custom.openapi_index();
+            if more.is_empty() {
+                return Some(hashed(JSON, &document.json, &document.hash, headers));
+            }
+            let mut index: Value = serde_json::from_slice(&document.json).ok()?;
+            index["paths"].as_object_mut()?.extend(more);
+            let index = Bytes::from(index.to_string());
+            return Some(hashed(JSON, &index, &digest(&index), headers));
         }
-        let document = self.openapi.v3(path.strip_prefix("/openapi/v3/")?)?;
+        let below = path.strip_prefix("/openapi/v3/")?;
+        let of_custom = if self.openapi.v3_hash(below).is_none() { custom.openapi(below) } else { None };
+        let document = of_custom.as_deref().unwrap_or(&self.openapi).v3(below)?;
         let mut reply = hashed(JSON, &document.json, &document.hash, headers);
         // An address that names the document's hash may be kept for ever.
         if query.first("hash").is_some_and(|hash| hash == document.hash) {
@@ -111,7 +134,12 @@ impl Aggregated {
     fn new(items: Vec<Value>) -> Self {
         let value = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
         let v2 = Bytes::from(value.to_string());
-        Self { etag: digest(&v2), v2 }
+        Self { etag: digest(&v2), v2, items }
+    }
+
+    /// The same document and more groups.
+    fn with(&self, more: Vec<Value>) -> Self {
+        Self::new(self.items.iter().cloned().chain(more).collect())
     }
 
     /// The document, if the client's first acceptable clause asks for one.
@@ -165,8 +193,13 @@ fn storage_version_hash(resource: &Resource) -> String {
 }
 
 fn openapi_resources(catalogue: &Catalogue) -> Vec<openapi::Resource> {
+    catalogue.resources().iter().map(|resource| openapi_resource(resource)).collect()
+}
+
+/// A resource as OpenAPI describes it.
+pub fn openapi_resource(r: &Resource) -> openapi::Resource {
     let texts = |verbs: &[wheelhouse_kinds::Verb]| verbs.iter().map(|verb| verb.as_str().to_owned()).collect();
-    let resource = |r: &std::sync::Arc<Resource>| {
+    {
         let info = r.info();
         let own = (r.entry.group, r.entry.version, info.kind);
         let subresources = info.subresources.iter().map(|sub| {
@@ -187,9 +220,18 @@ fn openapi_resources(catalogue: &Catalogue) -> Vec<openapi::Resource> {
                 .kind()
                 .and_then(|kind| kind.schema())
                 .filter(|_| wheelhouse_schema::catalog().kind(r.entry.group, r.entry.version, info.kind).is_none()),
+            props: r.entry.kind().and_then(|kind| kind.props()).cloned(),
         }
-    };
-    catalogue.resources().iter().map(resource).collect()
+    }
+}
+
+/// The list of groups and those of custom resources.
+fn with_groups(list: &Value, custom: &CustomResources) -> Value {
+    let mut list = list.clone();
+    if let Some(groups) = list["groups"].as_array_mut() {
+        groups.extend(custom.group_list());
+    }
+    list
 }
 
 /// The answer of `/version`.

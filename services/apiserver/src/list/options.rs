@@ -10,7 +10,7 @@ use wheelhouse_base::Revision;
 use wheelhouse_meta::Status;
 use wheelhouse_meta::field::{ErrorList, FieldError, Path};
 use wheelhouse_meta::gvk::GroupKind;
-use wheelhouse_meta::selector::{FieldSelector, LabelSelector, ONLY_NAME_AND_NAMESPACE};
+use wheelhouse_meta::selector::{FieldSelector, FieldSelectorError, LabelSelector, ONLY_NAME_AND_NAMESPACE};
 use wheelhouse_mvcc::KeyValue;
 
 use crate::encode::{Item, read};
@@ -214,5 +214,12 @@ fn check_fields(fields: &FieldSelector, resource: &Resource) -> Answer<()> {
         Some(other) if !other.selectable.is_empty() => declared.extend(other.selectable.iter().map(|(served, _)| *served)),
         _ => declared.extend(resource.kind().selectable_names()),
     }
-    fields.check_fields(&declared).map_err(|error| Status::bad_request(error.to_string()).into())
+    fields.check_fields(&declared).map_err(|error| {
+        // A custom resource counts as declaring fields even if it has none.
+        let error = match error {
+            FieldSelectorError::Unknown(field) if resource.is_custom() => FieldSelectorError::Unsupported(field),
+            other => other,
+        };
+        Status::bad_request(error.to_string()).into()
+    })
 }

@@ -18,7 +18,7 @@ pub async fn bind(call: &Call<'_>) -> Answer<Reply> {
     let media = media::negotiate(call.headers, false)?;
     let options = WriteOptions::parse(call, OptionsKind::Create)?;
     let schema = wheelhouse_schema::catalog().kind("", "v1", "Binding").map_or(wheelhouse_schema::Schema::Any, |kind| kind.schema.clone());
-    let expected = decode::Expected { api_version: "v1", kind: "Binding", schema: &schema };
+    let expected = decode::Expected { api_version: "v1", kind: "Binding", schema: &schema, custom: false };
     let decoded = decode::body(call.body, media::body_encoding(call.headers)?, expected, options.validation)?;
     call.warn(decoded.warnings);
     let binding = decoded.object;

@@ -82,14 +82,7 @@ pub fn default(call: &Call<'_>, object: &mut Value) {
     let resource = call.resource();
     // An empty list means to forget all managers, and would not outlive the canonical form.
     let forgets_managers = object.metadata().and_then(|m| m.get("managedFields")).and_then(Value::as_array).is_some_and(Vec::is_empty);
-    match resource.other_version() {
-        Some(other) => {
-            (other.default)(object);
-            // The stored version's typed struct leaves the canonical form behind; another version has none.
-            wheelhouse_schema::normalise(object, &resource.schema);
-        }
-        None => resource.kind().default(object),
-    }
+    resource.default(object);
     if forgets_managers {
         object.metadata_mut().insert("managedFields".into(), Value::Array(Vec::new()));
     }
@@ -105,9 +98,7 @@ async fn prepare(call: &Call<'_>, mut object: Value, options: &WriteOptions, att
 /// The same for an object whose managed fields are decided already (apply).
 pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &WriteOptions, attempt: u64) -> Answer<Prepared> {
     let resource = call.resource();
-    if let Some(other) = resource.other_version() {
-        (other.to_stored)(&mut object);
-    }
+    resource.to_stored(&mut object);
     if meta::claimed_revision(&object)?.is_some() {
         return Err(Status::plain("resourceVersion should not be set on objects to be created").into());
     }

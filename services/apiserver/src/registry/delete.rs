@@ -10,6 +10,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use wheelhouse_access::admission::Operation;
 use wheelhouse_base::Timestamp;
+use wheelhouse_kinds::apiextensions::customresourcedefinition;
 use wheelhouse_meta::gvk::{GroupKind, GroupResource};
 use wheelhouse_meta::object::Object;
 use wheelhouse_meta::status::StatusDetails;
@@ -111,7 +112,7 @@ impl DeleteOptions {
         }
         let schema = wheelhouse_schema::catalog().kind("", "v1", "DeleteOptions").map_or(wheelhouse_schema::Schema::Any, |kind| kind.schema.clone());
         let body = strip_type(call.body, encoding);
-        let expected = decode::Expected { api_version: "v1", kind: "DeleteOptions", schema: &schema };
+        let expected = decode::Expected { api_version: "v1", kind: "DeleteOptions", schema: &schema, custom: false };
         if encoding == Encoding::Json
             && let Err(error) = serde_json::from_slice::<Value>(call.body)
         {
@@ -205,6 +206,9 @@ pub async fn decide(call: &Call<'_>, current: &Current, options: &DeleteOptions)
     if resource.is("", "namespaces") {
         return Ok(delete_namespace(old, options, call.now));
     }
+    if resource.is("apiextensions.k8s.io", "customresourcedefinitions") {
+        return Ok(delete_definition(old, call.now));
+    }
     let mut object = old.clone();
     let graceful = match grace(resource, &mut object, options, call.now) {
         // A deletion that is under way and not shortened changes nothing.
@@ -227,17 +231,25 @@ pub async fn decide(call: &Call<'_>, current: &Current, options: &DeleteOptions)
 }
 
 fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOptions) -> Answer<()> {
+    let (uid, version) = (object.meta_text("uid"), object.meta_text("resourceVersion"));
+    if resource.is("", "namespaces") || resource.is("apiextensions.k8s.io", "customresourcedefinitions") {
+        // Their deletion is a path of its own upstream, with words of its own.
+        let differs = |wanted: &Option<String>, found: &str, what: &str| {
+            let wanted = wanted.as_deref().filter(|wanted| *wanted != found)?;
+            Some(format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"))
+        };
+        let why = differs(&options.uid, uid, "UID").or_else(|| differs(&options.resource_version, version, "ResourceVersion"));
+        return why.map_or(Ok(()), |why| Err(Status::conflict(&resource.group_resource, object.name(), why).into()));
+    }
     // Upstream names the kind here, and not the resource.
     let named = GroupResource::new(resource.info().group, resource.info().kind);
     let name = object.name();
-    let uid = object.meta_text("uid");
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let why = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
         );
         return Err(Status::conflict(&named, name, why).into());
     }
-    let version = object.meta_text("resourceVersion");
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
         let why = format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
@@ -362,6 +374,17 @@ fn set_finalizers(object: &mut Value, mut finalizers: Vec<String>) {
     } else {
         metadata.insert("finalizers".into(), json!(wanted));
     }
+}
+
+/// A definition begins to terminate; its controller deletes its objects and takes the finalizer away, which removes it.
+fn delete_definition(old: &Value, now: Timestamp) -> Step {
+    let mut object = old.clone();
+    if old.metadata().is_some_and(|m| m.get("deletionTimestamp").is_some_and(|at| !at.is_null())) {
+        return if old.meta_list("finalizers").is_empty() { Step::Remove { object, also: Also::default() } } else { Step::Unchanged };
+    }
+    object.metadata_mut().insert("deletionTimestamp".into(), time::rfc3339(now).into());
+    customresourcedefinition::begin_deletion(&mut object, now);
+    Step::Put { object, also: Also::default() }
 }
 
 /// A namespace begins to terminate; the namespace controller empties it and takes its finalizers away, which removes it.

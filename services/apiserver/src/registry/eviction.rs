@@ -60,7 +60,7 @@ fn read_eviction(call: &Call<'_>, options: &WriteOptions) -> Answer<Value> {
     let beta = encoding == media::Encoding::Json
         && serde_json::from_slice::<Value>(call.body).is_ok_and(|body| body.get("apiVersion").is_some_and(|version| version == "policy/v1beta1"));
     let api_version = if beta { "policy/v1beta1" } else { "policy/v1" };
-    let expected = decode::Expected { api_version, kind: "Eviction", schema: &schema };
+    let expected = decode::Expected { api_version, kind: "Eviction", schema: &schema, custom: false };
     let decoded = decode::body(call.body, encoding, expected, options.validation)?;
     call.warn(decoded.warnings);
     Ok(decoded.object)

@@ -1,5 +1,7 @@
 //! Managed fields: who owns what after a write.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use wheelhouse_meta::apply::{self, Manager, Versions};
 use wheelhouse_meta::object::Object;
@@ -13,6 +15,7 @@ use crate::resource::Resource;
 const STATUS: &[&[&str]] = &[&["status"]];
 const SPEC: &[&[&str]] = &[&["spec"]];
 const SPEC_AND_LABELS: &[&[&str]] = &[&["spec"], &["metadata", "labels"]];
+const METADATA_AND_SPEC: &[&[&str]] = &[&["metadata"], &["spec"]];
 
 /// Records an update or a creation (`live` is `None`) in the served version.
 pub fn update(call: &Call<'_>, live: Option<&Value>, new: &mut Value, manager: &str) -> Answer<()> {
@@ -24,7 +27,7 @@ pub fn update(call: &Call<'_>, live: Option<&Value>, new: &mut Value, manager: &
             &empty
         }
     };
-    let versions = ServedVersions { call };
+    let versions = ServedVersions::of(call);
     *new = apply::update(live, std::mem::take(new), &manager_of(call, manager), &versions);
     Ok(())
 }
@@ -69,7 +72,7 @@ fn foreign_manager<'a>(call: &Call<'_>, api_version: &'a str, name: &'a str) -> 
 pub fn merge(call: &Call<'_>, live: Option<&Value>, applied: &Value, options: &WriteOptions) -> Answer<Value> {
     let empty = live.is_none().then(|| self::empty(call.resource()));
     let live = live.or(empty.as_ref()).unwrap_or(&Value::Null);
-    let merged = apply::apply(live, applied, &manager_of(call, &options.manager), options.force, &ServedVersions { call });
+    let merged = apply::apply(live, applied, &manager_of(call, &options.manager), options.force, &ServedVersions::of(call));
     merged.map_err(|error| Box::new(error.into_status()))
 }
 
@@ -93,6 +96,7 @@ fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&
     match subresource {
         "" if resource.subresource("status").is_some() => STATUS,
         "status" if resource.is("apps", "deployments") => SPEC_AND_LABELS,
+        "status" if resource.is_custom() || resource.is("apiextensions.k8s.io", "customresourcedefinitions") => METADATA_AND_SPEC,
         "status" => SPEC,
         "resize" | "ephemeralcontainers" => STATUS,
         _ => &[],
@@ -102,15 +106,26 @@ fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&
 /// The versions that one kind is served in.
 struct ServedVersions<'a> {
     call: &'a Call<'a>,
+    /// The versions of a custom resource, which are no part of the catalogue.
+    others: Vec<Arc<Resource>>,
 }
 
-impl ServedVersions<'_> {
+impl<'a> ServedVersions<'a> {
+    fn of(call: &'a Call<'a>) -> Self {
+        let resource = call.resource();
+        let others = if resource.is_custom() { call.server.custom().versions(resource.info().group, resource.info().plural) } else { Vec::new() };
+        Self { call, others }
+    }
+
     fn find(&self, api_version: &str) -> Option<&Resource> {
         let resource = self.call.resource();
         if resource.api_version == api_version {
             return Some(resource);
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if let Some(other) = self.others.iter().find(|other| other.entry.group == group && other.entry.version == version) {
+            return Some(other);
+        }
         let found = self.call.server.catalogue.find(group, version, resource.info().plural)?;
         (found.storage_index == resource.storage_index).then_some(found.as_ref())
     }
@@ -128,12 +143,13 @@ impl Versions for ServedVersions<'_> {
         if source.index == target.index {
             return Some(object);
         }
-        if let Some(other) = source.other_version() {
-            (other.to_stored)(&mut object);
+        if target.is_custom() {
+            // Versions of a custom resource are not converted: what one lacks is not taken out for the sake of who owns it.
+            decode::set_type(&mut object, &target.api_version, target.info().kind);
+            return Some(object);
         }
-        if let Some(other) = target.other_version() {
-            (other.from_stored)(&mut object);
-        }
+        source.to_stored(&mut object);
+        target.from_stored(&mut object);
         Some(object)
     }
 }

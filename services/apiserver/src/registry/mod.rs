@@ -91,7 +91,11 @@ impl<'a> Call<'a> {
 
     /// The form of this request's answer.
     pub fn form(&self) -> Answer<Form> {
-        let media = if self.resource().protobuf { media::negotiate(self.headers, true) } else { media::negotiate_without_protobuf(self.headers) };
+        let media = match self.resource() {
+            resource if resource.protobuf => media::negotiate(self.headers, true),
+            resource if resource.is_custom() => media::negotiate_custom(self.headers),
+            _ => media::negotiate_without_protobuf(self.headers),
+        };
         self.form_in(media?)
     }
 
@@ -108,7 +112,7 @@ impl<'a> Call<'a> {
     /// What a body of this resource must be.
     pub fn expected(&self) -> decode::Expected<'a> {
         let resource = self.resource();
-        decode::Expected { api_version: &resource.api_version, kind: resource.info().kind, schema: &resource.schema }
+        decode::Expected { api_version: &resource.api_version, kind: resource.info().kind, schema: &resource.schema, custom: resource.is_custom() }
     }
 
     /// The words of authorization, for admission. `name` is the object's, which the path of a create does not have.

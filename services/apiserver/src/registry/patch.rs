@@ -137,7 +137,9 @@ impl<'a> Patcher<'a> {
         match kind {
             JSON_PATCH => Ok(Self::Json(call.body)),
             MERGE_PATCH => Ok(Self::Merge(call.body)),
-            STRATEGIC_PATCH => Ok(Self::Strategic(call.body, &call.resource().schema)),
+            STRATEGIC_PATCH if !call.resource().is_custom() => Ok(Self::Strategic(call.body, &call.resource().schema)),
+            // A schema that is made at run time has no merge keys.
+            STRATEGIC_PATCH => Err(Status::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY_YAML]).into()),
             _ => Err(Status::unsupported_media_type(PATCHES).into()),
         }
     }

@@ -20,6 +20,7 @@ use super::{Call, fields, scale_fields, update};
 use crate::encode::encode_value;
 use crate::request::media::{self, APPLY_YAML, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, View};
 use crate::request::{Answer, decode};
+use crate::resource::Resource;
 use crate::respond::Reply;
 
 const API_VERSION: &str = "autoscaling/v1";
@@ -33,7 +34,7 @@ pub async fn get(call: &Call<'_>) -> Answer<Reply> {
     let snapshot = call.server.storage.linearizable().await?;
     let resource = call.resource();
     let current = current(resource, &snapshot, &call.key())?.ok_or_else(|| Status::not_found(&resource.group_resource, call.name()))?;
-    let scale = scale_of(&current.object);
+    let scale = shown(resource, &current.object)?;
     let answer = match media.view {
         View::Table { .. } => table(&scale, call.now),
         View::Object => scale,
@@ -55,7 +56,7 @@ pub async fn set(call: &Call<'_>, patch: bool) -> Answer<Reply> {
     let options = WriteOptions::parse(call, kind)?;
     let resource = call.resource();
     let schema = schema();
-    let expected = decode::Expected { api_version: API_VERSION, kind: "Scale", schema: &schema };
+    let expected = decode::Expected { api_version: API_VERSION, kind: "Scale", schema: &schema, custom: false };
     let body = if applies {
         Body::Applied(applied_body(call, API_VERSION, "Scale")?)
     } else if patch {
@@ -78,7 +79,7 @@ pub async fn set(call: &Call<'_>, patch: bool) -> Answer<Reply> {
         }
     };
     let object = crate::stored::decode(&written.value, &resource.stored_api_version, resource.info().kind, written.revision);
-    let scale = scale_of(&object.map_err(Status::internal_error)?);
+    let scale = shown(resource, &object.map_err(Status::internal_error)?)?;
     Ok(Reply::new(StatusCode::OK, media.encoding.media_type(), encode_value(&scale, media.encoding)?))
 }
 
@@ -101,8 +102,9 @@ async fn change(
     snapshot: &Snapshot,
 ) -> Answer<Step> {
     let parent = scale_fields::entries(&current.object);
-    let mut live = scale_of(&current.object);
-    scale_fields::set_entries(&mut live, scale_fields::to_scale(&parent));
+    let mut live = shown(call.resource(), &current.object)?;
+    let path = replicas_path(call.resource());
+    scale_fields::set_entries(&mut live, scale_fields::to_scale(&parent, &path));
     let scale = match body {
         Body::Whole(scale) => tracked(call, &live, scale.clone(), expected, options),
         Body::Applied(applied) => fields::merge_in(call, &live, applied, API_VERSION, expected.schema, options)?,
@@ -113,7 +115,7 @@ async fn change(
         }
     };
     check_name(call, &scale)?;
-    let managed = scale_fields::to_parent(&parent, &scale_fields::entries(&scale), &call.resource().api_version);
+    let managed = scale_fields::to_parent(&parent, &scale_fields::entries(&scale), &call.resource().api_version, &path);
     rescale(call, current, &scale, managed, options, snapshot).await
 }
 
@@ -133,6 +135,10 @@ async fn rescale(
 ) -> Answer<Step> {
     let resource = call.resource();
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    if let Some(paths) = resource.kind().scale().filter(|_| replicas < 0) {
+        let errors = vec![FieldError::invalid(&Path::new(&paths.spec_text), replicas, "should be a non-negative integer")].into();
+        return Err(Status::invalid(&resource.group_kind, call.name(), &errors).into());
+    }
     if replicas < 0 {
         let spec = Path::new("spec");
         let errors = vec![FieldError::invalid(&spec.child("replicas"), replicas, "must be greater than or equal to 0")].into();
@@ -148,7 +154,7 @@ async fn rescale(
         return Err(Status::optimistic_lock(&resource.group_resource, call.name()).into());
     }
     let mut new = update::served(call, current);
-    new["spec"]["replicas"] = replicas.into();
+    put(&mut new, &replicas_path(resource), replicas.into());
     scale_fields::set_entries(&mut new, managed);
     update::apply(call, new, current, options, snapshot).await
 }
@@ -199,7 +205,45 @@ fn table(scale: &Value, now: Timestamp) -> Value {
     })
 }
 
-/// The Scale that stands for an object.
+/// The Scale that stands for an object of a resource. A custom resource keeps its counts where its definition says.
+fn shown(resource: &Resource, object: &Value) -> Answer<Value> {
+    let mut scale = scale_of(object);
+    let Some(paths) = resource.kind().scale() else { return Ok(scale) };
+    let at = |path: &[String]| path.iter().try_fold(object, |value, name| value.get(name));
+    let Some(replicas) = at(&paths.spec).and_then(Value::as_i64) else {
+        let why = format!("the spec replicas field {} does not exist", wheelhouse_meta::gotext::quote(&paths.spec_text));
+        return Err(Status::internal_error(why).into());
+    };
+    scale["spec"] = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
+    scale["status"] = json!({"replicas": at(&paths.status).and_then(Value::as_i64).unwrap_or(0)});
+    let selector = paths.selector.as_deref().and_then(at).and_then(Value::as_str).unwrap_or_default();
+    if !selector.is_empty() {
+        scale["status"]["selector"] = selector.into();
+    }
+    Ok(scale)
+}
+
+/// Where objects of a resource keep the wanted replicas.
+fn replicas_path(resource: &Resource) -> Vec<&str> {
+    match resource.kind().scale() {
+        Some(paths) => paths.spec.iter().map(String::as_str).collect(),
+        None => scale_fields::REPLICAS.to_vec(),
+    }
+}
+
+/// Sets the value at a path, making what leads there.
+fn put(object: &mut Value, path: &[&str], value: Value) {
+    let mut at = object;
+    for name in path {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[*name];
+    }
+    *at = value;
+}
+
+/// The Scale that stands for an object of a built-in kind.
 pub fn scale_of(object: &Value) -> Value {
     let metadata = |field: &str| object["metadata"][field].clone();
     let mut scale = json!({

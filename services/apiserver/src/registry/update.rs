@@ -76,9 +76,7 @@ pub fn reply(form: &crate::encode::Form, written: &Written) -> Answer<Reply> {
 /// The live object in the served version.
 pub fn served(call: &Call<'_>, current: &Current) -> Value {
     let mut live = current.object.clone();
-    if let Some(other) = call.resource().other_version() {
-        (other.from_stored)(&mut live);
-    }
+    call.resource().from_stored(&mut live);
     live
 }
 
@@ -105,9 +103,7 @@ pub fn check_names(call: &Call<'_>, object: &Value) -> Answer<()> {
 pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
     let resource = call.resource();
     let old = &current.object;
-    if let Some(other) = resource.other_version() {
-        (other.to_stored)(&mut new);
-    }
+    resource.to_stored(&mut new);
     call.admit_mutating(Operation::Update, &mut new, Some(old), options.dry_run).await?;
     call.warn(meta::dedup_owners(&mut new));
     match meta::claimed_revision(&new)? {

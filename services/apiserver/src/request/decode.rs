@@ -6,8 +6,9 @@
 use bytes::Bytes;
 use serde_json::Value;
 use wheelhouse_meta::Status;
+use wheelhouse_meta::field::{FieldError, Path};
 use wheelhouse_meta::gotext::quote;
-use wheelhouse_meta::gvk::GroupVersion;
+use wheelhouse_meta::gvk::{GroupKind, GroupVersion};
 use wheelhouse_schema::{FieldValidation, Schema, decode, decode_value, protobuf, strict_error};
 
 use super::Answer;
@@ -19,6 +20,8 @@ pub struct Expected<'a> {
     pub api_version: &'a str,
     pub kind: &'a str,
     pub schema: &'a Schema,
+    /// Whether it is a custom resource, of whose kinds upstream's decoder knows none.
+    pub custom: bool,
 }
 
 /// An object as sent, unknown fields gone, apiVersion and kind set.
@@ -63,7 +66,18 @@ fn json(text: &Bytes, sent: &Bytes, expected: Expected<'_>, validation: FieldVal
     let cannot =
         |why: &str| Status::bad_request(format!("{shown_kind} in version {} cannot be handled as a {}: {why}", quote(&version), expected.kind));
     let decoded = decode(text, expected.schema, validation).map_err(|error| cannot(&error.to_string()))?;
+    if expected.custom && !kind.is_empty() && kind != expected.kind {
+        return Err(wrong_kind(&kind, &decoded.value, expected).into());
+    }
     finish(decoded, validation, expected, cannot)
+}
+
+/// A custom object of another kind decodes, and is refused as a bad value of its field.
+fn wrong_kind(kind: &str, object: &Value, expected: Expected<'_>) -> Status {
+    let group = GroupVersion::parse(expected.api_version).unwrap_or_default().group;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let errors = vec![FieldError::invalid(&Path::new("kind"), kind, format!("must be {}", expected.kind))].into();
+    Status::invalid(&GroupKind::new(&group, kind), name, &errors)
 }
 
 fn finish(
@@ -146,8 +160,12 @@ fn from_protobuf(bytes: &Bytes, expected: Expected<'_>, validation: FieldValidat
 
 fn check_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Answer<()> {
     let fits = |sent: &str, wanted: &str| sent.is_empty() || sent == wanted;
-    if fits(api_version, expected.api_version) && fits(kind, expected.kind) {
+    if fits(api_version, expected.api_version) && (fits(kind, expected.kind) || expected.custom) {
         return Ok(());
+    }
+    if expected.custom {
+        let message = format!("the API version in the data ({api_version}) does not match the expected API version ({})", expected.api_version);
+        return Err(Status::bad_request(message).into());
     }
     let sent_version = if api_version.is_empty() { expected.api_version } else { api_version };
     let sent_kind = if kind.is_empty() { expected.kind } else { kind };

@@ -120,6 +120,11 @@ pub fn negotiate_without_protobuf(headers: &HeaderMap) -> Answer<Media> {
     pick(accept(headers), TEXT, true).ok_or_else(|| Status::not_acceptable(TEXT).into())
 }
 
+/// The same for a custom resource: upstream names protobuf among what it would take, since its other kinds have it.
+pub fn negotiate_custom(headers: &HeaderMap) -> Answer<Media> {
+    negotiate_without_protobuf(headers).map_err(|_| Status::not_acceptable(ALL).into())
+}
+
 /// The form of an error: negotiated like any answer but never transformed, JSON when that fails.
 pub fn negotiate_error(headers: &HeaderMap) -> Encoding {
     pick(accept(headers), ALL, false).map_or(Encoding::Json, |media| media.encoding)

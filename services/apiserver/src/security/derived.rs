@@ -1,4 +1,5 @@
-//! What is derived from stored objects, as new as the newest applied write: the RBAC policy and the graph of nodes and their pods' needs.
+//! What is derived from stored objects, as new as the newest applied write: the RBAC policy, the graph of nodes and their pods' needs, and the
+//! cluster's own kinds.
 //!
 //! ```text
 //! decision --> store.snapshot().revision()  newer than the view?  --yes--> drain the watch of the view's prefix, without waiting
@@ -27,7 +28,7 @@ use wheelhouse_store::{Store, Watch};
 use super::lookups::decode;
 
 /// Something that follows from the objects under a prefix. Keys are given without it.
-pub(super) trait Derived: Default + Send + Sync {
+pub(crate) trait Derived: Default + Send + Sync {
     const PREFIX: &'static str;
 
     /// `None` for an object that cannot be read.
@@ -88,7 +89,7 @@ impl Derived for NodeGraph {
 }
 
 /// A derived value that keeps itself current.
-pub(super) struct View<D>(RwLock<State<D>>);
+pub(crate) struct View<D>(RwLock<State<D>>);
 
 #[derive(Default)]
 struct State<D> {
@@ -102,7 +103,7 @@ struct State<D> {
 }
 
 /// The value, read-locked. Not to be held across an await.
-pub(super) struct Current<'a, D>(RwLockReadGuard<'a, State<D>>);
+pub(crate) struct Current<'a, D>(RwLockReadGuard<'a, State<D>>);
 
 impl<D> Deref for Current<'_, D> {
     type Target = D;
@@ -114,12 +115,12 @@ impl<D> Deref for Current<'_, D> {
 
 impl<D: Derived> View<D> {
     /// An empty view: the first reader fills it.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(RwLock::default())
     }
 
     /// The value at or after the newest state this replica has applied.
-    pub(super) fn current(&self, store: &dyn Store) -> Current<'_, D> {
+    pub(crate) fn current(&self, store: &dyn Store) -> Current<'_, D> {
         let snapshot = store.snapshot();
         let state = self.0.read();
         if state.revision >= snapshot.revision() {

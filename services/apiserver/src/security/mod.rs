@@ -16,7 +16,7 @@ mod audit_log;
 mod audit_trail;
 mod connection;
 mod credentials;
-mod derived;
+pub(crate) mod derived;
 mod lookups;
 
 use std::sync::Arc;
