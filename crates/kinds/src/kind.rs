@@ -271,7 +271,7 @@ pub trait Kind: Send + Sync + 'static {
     }
 
     /// The way back.
-    fn from_stored(&self, object: &mut Value) {
+    fn to_served(&self, object: &mut Value) {
         let _ = object;
     }
 

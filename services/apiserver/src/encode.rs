@@ -221,7 +221,7 @@ impl Form {
     /// The object in the served version.
     pub fn served(&self, item: Item<'_>) -> Answer<Value> {
         let mut object = self.stored_object(item)?;
-        self.resource.from_stored(&mut object);
+        self.resource.to_served(&mut object);
         Ok(object)
     }
 

@@ -122,10 +122,10 @@ impl Resource {
     }
 
     /// The way back.
-    pub fn from_stored(&self, object: &mut Value) {
+    pub fn to_served(&self, object: &mut Value) {
         if let Some(other) = self.other_version() {
             (other.from_stored)(object);
-            self.kind().from_stored(object);
+            self.kind().to_served(object);
         }
     }
 

@@ -149,7 +149,7 @@ impl Versions for ServedVersions<'_> {
             return Some(object);
         }
         source.to_stored(&mut object);
-        target.from_stored(&mut object);
+        target.to_served(&mut object);
         Some(object)
     }
 }

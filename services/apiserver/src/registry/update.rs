@@ -76,7 +76,7 @@ pub fn reply(form: &crate::encode::Form, written: &Written) -> Answer<Reply> {
 /// The live object in the served version.
 pub fn served(call: &Call<'_>, current: &Current) -> Value {
     let mut live = current.object.clone();
-    call.resource().from_stored(&mut live);
+    call.resource().to_served(&mut live);
     live
 }
 

@@ -29,7 +29,7 @@ impl JsonPath {
         let mut rest = text;
         while !rest.is_empty() {
             rest = match rest.strip_prefix('.') {
-                Some(after) if after.is_empty() => break,
+                Some("") => break,
                 Some(after) if after.starts_with('[') => after,
                 Some(after) => {
                     let (name, after) = field(after)?;

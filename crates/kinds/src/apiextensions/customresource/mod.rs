@@ -290,9 +290,8 @@ impl Kind for CustomResource {
 
     fn spec_changed(&self, new: &Value, old: &Value) -> bool {
         let part = |object: &Value| -> Value {
-            let fields = object.as_object().into_iter().flatten();
-            let kept =
-                fields.filter(|(key, _)| !matches!(key.as_str(), "metadata" | "apiVersion" | "kind") && !(self.has_status && *key == "status"));
+            let own = |key: &str| !matches!(key, "metadata" | "apiVersion" | "kind") && (key != "status" || !self.has_status);
+            let kept = object.as_object().into_iter().flatten().filter(|(key, _)| own(key));
             Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
         };
         part(new) != part(old)
@@ -330,7 +329,7 @@ impl Kind for CustomResource {
         set_api_version(object, &self.stored_api_version);
     }
 
-    fn from_stored(&self, object: &mut Value) {
+    fn to_served(&self, object: &mut Value) {
         set_api_version(object, &self.api_version);
         prune(object, &self.schema);
     }
@@ -400,7 +399,7 @@ mod tests {
         assert_eq!((&object["a"], &object["b"]), (&json!("x"), &json!("two")), "a default shows when the object is read");
         let mut back = stored;
         v1.complete(&mut back);
-        v1.from_stored(&mut back);
+        v1.to_served(&mut back);
         assert_eq!(back, json!({"apiVersion": "k.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "a": "x"}));
     }
 }
