@@ -120,6 +120,11 @@ impl Client {
         Ok(self.transport.send(request).await?)
     }
 
+    /// GETs what lies at a path that no kind of the registry stands for.
+    pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.request(Method::GET, path, None, Bytes::new()).await
+    }
+
     /// Sends a request and reads the JSON answer; a failure status becomes an error.
     pub async fn request<T: DeserializeOwned>(&self, method: Method, path: &str, content_type: Option<&str>, body: Bytes) -> Result<T, ClientError> {
         let response = self.send(method.clone(), path, content_type, body).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::Metadata;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as ApiSelector, ObjectMeta, OwnerReference};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -52,6 +53,21 @@ pub fn claim<T>(view: &View, owner: &ObjectMeta, api_version: &str, kind: &str, 
 where
     T: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + Sync + 'static,
 {
+    claim_with_finalizer(view, owner, api_version, kind, selector, None)
+}
+
+/// [`claim`], with a finalizer that what is adopted gets and what is released loses.
+pub fn claim_with_finalizer<T>(
+    view: &View,
+    owner: &ObjectMeta,
+    api_version: &str,
+    kind: &str,
+    selector: &LabelSelector,
+    finalizer: Option<&str>,
+) -> Claim<T>
+where
+    T: k8s_openapi::Resource + Metadata<Ty = ObjectMeta> + DeserializeOwned + Send + Sync + 'static,
+{
     let resource = ResourceName::of::<T>();
     let namespace = owner.namespace.as_deref().unwrap_or_default();
     let uid = owner.uid.as_deref().unwrap_or_default();
@@ -64,13 +80,21 @@ where
                 if selected {
                     claim.owned.extend(record.typed::<T>());
                 } else if settled {
-                    claim.operations.push(owners_patch(&resource, &record.key, &record.meta, |owners| owners.retain(|o| o["uid"] != uid)));
+                    let mut release = owners_patch(&resource, &record.key, &record.meta, |owners| owners.retain(|o| o["uid"] != uid));
+                    if let Some(finalizer) = finalizer {
+                        set_finalizer(&mut release, &record.meta, finalizer, false);
+                    }
+                    claim.operations.push(release);
                 }
             }
             Some(_) => {}
             None if selected && settled && !record.deleting() && !selector.is_everything() => {
                 let reference = controller_reference(api_version, kind, owner);
-                claim.operations.push(owners_patch(&resource, &record.key, &record.meta, |owners| owners.push(reference.clone())));
+                let mut adopt = owners_patch(&resource, &record.key, &record.meta, |owners| owners.push(reference.clone()));
+                if let Some(finalizer) = finalizer {
+                    set_finalizer(&mut adopt, &record.meta, finalizer, true);
+                }
+                claim.operations.push(adopt);
             }
             None => {}
         }
@@ -87,6 +111,46 @@ fn owners_patch(resource: &ResourceName, key: &Key, meta: &ObjectMeta, change: i
         "ownerReferences": if owners.is_empty() { Value::Null } else { Value::Array(owners) },
     }});
     Operation::Patch { resource: resource.clone(), key: key.clone(), subresource: "", strategy: PatchStrategy::Merge, patch }
+}
+
+fn set_finalizer(operation: &mut Operation, meta: &ObjectMeta, finalizer: &str, wanted: bool) {
+    if let Operation::Patch { patch, .. } = operation {
+        let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|name| name != finalizer);
+        if wanted {
+            finalizers.push(finalizer.to_owned());
+        }
+        patch["metadata"]["finalizers"] = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
+    }
+}
+
+/// Takes a finalizer away; nothing if it is not there.
+pub fn without_finalizer<T: k8s_openapi::Resource>(meta: &ObjectMeta, finalizer: &str) -> Option<Operation> {
+    let left: Vec<&String> = meta.finalizers.iter().flatten().filter(|name| *name != finalizer).collect();
+    if left.len() == meta.finalizers.as_ref().map_or(0, Vec::len) {
+        return None;
+    }
+    let value = if left.is_empty() { Value::Null } else { json!(left) };
+    Some(Operation::patch::<T>(meta, json!({"metadata": {"finalizers": value}})))
+}
+
+/// A pod as its controller makes it: the template's labels, annotations, finalizers and spec under a name.
+pub fn pod_from_template<K: k8s_openapi::Resource>(template: &PodTemplateSpec, owner: &ObjectMeta, name: &str) -> Value {
+    let mut object = serde_json::to_value(template).expect("a pod template is plain data");
+    object["apiVersion"] = json!("v1");
+    object["kind"] = json!("Pod");
+    let metadata = match object["metadata"].take() {
+        Value::Object(mut given) => {
+            given.retain(|field, _| matches!(field.as_str(), "labels" | "annotations" | "finalizers"));
+            given
+        }
+        _ => serde_json::Map::new(),
+    };
+    object["metadata"] = Value::Object(metadata);
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["namespace"] = json!(owner.namespace);
+    object["metadata"]["ownerReferences"] = json!([controller_reference(K::API_VERSION, K::KIND, owner)]);
+    object
 }
 
 /// The name of a new object: the base and five characters that follow from `seed` alone, so that carrying a plan out twice creates nothing twice.

@@ -1,5 +1,7 @@
 //! What a reconciler decided, as plain data: printable, comparable, executed by one executor that has no choices left.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 use serde_json::Value;
 use wheelhouse_base::Timestamp;
 
@@ -138,6 +140,50 @@ pub enum EffectKind {
     ReviewAccess,
     /// Signs a certificate request with the cluster's CA; the answer is the certificate as PEM.
     SignCertificate,
+    /// A GET of a metrics API (`metrics.k8s.io`, `custom.metrics.k8s.io`, `external.metrics.k8s.io`) as the controller's user. Input: `path`;
+    /// the answer is the body.
+    ReadMetrics,
+}
+
+fn key_of(meta: &ObjectMeta) -> Key {
+    Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}
+
+impl Operation {
+    /// Writes `status` over the object's own, unless the object has changed since it was read.
+    pub fn status<T: k8s_openapi::Resource + Serialize>(object: &T, status: &impl Serialize) -> Self {
+        let mut object = serde_json::to_value(object).expect("an API object is plain data");
+        object["status"] = serde_json::to_value(status).expect("a status is plain data");
+        Operation::Update { resource: ResourceName::of::<T>(), subresource: "status", object }
+    }
+
+    /// Deletes this very object, and no later one of its name.
+    pub fn delete<T: k8s_openapi::Resource>(meta: &ObjectMeta) -> Self {
+        let options = DeleteOptions { uid: meta.uid.clone(), ..DeleteOptions::default() };
+        Operation::Delete { resource: ResourceName::of::<T>(), key: key_of(meta), options }
+    }
+
+    /// A merge patch that loses to any other change of the object.
+    pub fn patch<T: k8s_openapi::Resource>(meta: &ObjectMeta, mut patch: Value) -> Self {
+        patch["metadata"]["uid"] = meta.uid.clone().into();
+        patch["metadata"]["resourceVersion"] = meta.resource_version.clone().into();
+        Operation::Patch { resource: ResourceName::of::<T>(), key: key_of(meta), subresource: "", strategy: PatchStrategy::Merge, patch }
+    }
+}
+
+impl EventNote {
+    /// About an object of kind `K`.
+    pub fn about<K: k8s_openapi::Resource>(meta: &ObjectMeta, kind_of_event: EventType, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            api_version: K::API_VERSION.into(),
+            kind: K::KIND.into(),
+            key: key_of(meta),
+            uid: meta.uid.clone().unwrap_or_default(),
+            kind_of_event,
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
 }
 
 impl Plan {

@@ -12,12 +12,21 @@ pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
 
 /// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
 pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
-    use wheelhouse_kinds::{apiextensions, apps, core, rbac};
+    use wheelhouse_kinds::{apiextensions, apps, autoscaling, batch, core, policy, rbac};
     vec![
         Arc::new(apiextensions::customresourcedefinition::reconcile::CrdFinalizer),
         Arc::new(apiextensions::customresourcedefinition::reconcile::NamingConditionController),
         Arc::new(apps::deployment::reconcile::DeploymentController),
         Arc::new(apps::replicaset::reconcile::ReplicaSetController),
+        Arc::new(apps::statefulset::reconcile::StatefulSetController),
+        Arc::new(apps::daemonset::reconcile::DaemonSetController),
+        Arc::new(autoscaling::horizontalpodautoscaler::reconcile::HorizontalPodAutoscalerController),
+        Arc::new(batch::job::reconcile::JobController),
+        Arc::new(batch::job::reconcile::TtlAfterFinishedController),
+        Arc::new(batch::cronjob::reconcile::CronJobController),
+        Arc::new(core::replicationcontroller::reconcile::ReplicationControllerController),
+        Arc::new(policy::poddisruptionbudget::reconcile::DisruptionController),
+        Arc::new(core::pod::reconcile::StaleDisruptionController),
         Arc::new(core::namespace::reconcile::NamespaceController),
         Arc::new(core::namespace::reconcile::RootCaPublisher { ca: ca.to_owned() }),
         Arc::new(core::serviceaccount::reconcile::ServiceAccountController),

@@ -4,8 +4,11 @@ mod certificates;
 
 pub use certificates::CertificateEffects;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::Value;
+use wheelhouse_client::Client;
 use wheelhouse_kinds::plan::{Effect, EffectKind};
 
 /// Executes the closed list of effects. An implementation answers for the kinds it knows.
@@ -23,5 +26,22 @@ impl EffectHandler for NoEffects {
     async fn run(&self, effect: &Effect) -> Result<Value, String> {
         let kind: EffectKind = effect.kind;
         Err(format!("this control plane does not execute {kind:?}"))
+    }
+}
+
+/// Executes what asks the API server, as the controller's own user, and leaves the rest to `others`.
+pub struct ApiEffects {
+    pub client: Client,
+    pub others: Arc<dyn EffectHandler>,
+}
+
+#[async_trait]
+impl EffectHandler for ApiEffects {
+    async fn run(&self, effect: &Effect) -> Result<Value, String> {
+        if effect.kind != EffectKind::ReadMetrics {
+            return self.others.run(effect).await;
+        }
+        let path = effect.input["path"].as_str().ok_or("a reading of metrics without a path")?;
+        self.client.read(path).await.map_err(|error| error.to_string())
     }
 }

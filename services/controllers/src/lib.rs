@@ -29,7 +29,7 @@ use wheelhouse_store::Store;
 pub use catalog::{Selection, SelectionError};
 
 use crate::driver::{Driver, Hands};
-use crate::effects::EffectHandler;
+use crate::effects::{ApiEffects, EffectHandler};
 use crate::feed::{Consumer, Feed};
 
 /// Under this name the API server owns what it writes itself.
@@ -63,8 +63,8 @@ impl Controllers {
             let hands = Hands {
                 store: self.store.clone(),
                 executor: Executor::new(client.clone(), resources.clone(), agent),
-                recorder: EventRecorder::new(client, reconciler.name(), self.clock.clone()),
-                effects: self.effects.clone(),
+                recorder: EventRecorder::new(client.clone(), reconciler.name(), self.clock.clone()),
+                effects: Arc::new(ApiEffects { client, others: self.effects.clone() }),
             };
             drivers.push((Driver::new(reconciler, self.clock.clone()), Arc::new(hands)));
         }

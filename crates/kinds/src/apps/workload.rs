@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use wheelhouse_meta::LabelSelector as Matcher;
 
 use crate::core::pod::template;
@@ -76,6 +77,20 @@ pub fn replica_counts(total: i32, ready: Option<i32>, available: Option<i32>, pa
     let (ready, available) = (ready.unwrap_or_default(), available.unwrap_or_default());
     if available > ready {
         errors.push(FieldError::invalid(&path.child("availableReplicas"), available, "cannot be greater than readyReplicas"));
+    }
+}
+
+/// A number or a percentage of `total`. Surges round up and unavailability down, so that together they never allow nothing.
+pub fn resolve(value: Option<&IntOrString>, total: i32, round_up: bool) -> i32 {
+    match value {
+        None => 0,
+        Some(IntOrString::Int(number)) => *number,
+        Some(IntOrString::String(text)) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            let scaled = percent * i64::from(total);
+            let rounded = if round_up { scaled.div_euclid(100) + i64::from(scaled.rem_euclid(100) > 0) } else { scaled.div_euclid(100) };
+            i32::try_from(rounded).unwrap_or(i32::MAX)
+        }
     }
 }
 

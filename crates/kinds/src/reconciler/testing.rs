@@ -1,5 +1,9 @@
 //! Worlds for reconcilers' tests: objects as JSON in, a view out.
 
+mod cluster;
+
+pub use cluster::Cluster;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +12,7 @@ use wheelhouse_base::Timestamp;
 
 use super::Context;
 use crate::registry::{Profile, Registry};
-use crate::view::{Key, Record, ResourceName, View};
+use crate::view::{Key, ObjectRef, Record, ResourceName, View};
 
 /// 2026-01-01T00:10:00Z.
 pub const NOW: Timestamp = Timestamp::from_secs(1_767_226_200);
@@ -59,6 +63,12 @@ impl World {
         let record = Record::parse(resource, key, api_version, kind, revision, body.into()).expect("the test's object decodes");
         self.view.apply(record.reference(), Some(Arc::new(record)));
         self.view.advance(revision);
+    }
+
+    /// Takes an object away; that too has a revision.
+    pub fn remove(&mut self, reference: &ObjectRef) {
+        self.view.apply(reference.clone(), None);
+        self.view.advance(self.view.revision() + 1);
     }
 
     pub fn view(&self) -> &View {

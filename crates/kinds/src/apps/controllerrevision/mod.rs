@@ -1,5 +1,7 @@
 //! ControllerRevision: one past or present state of a StatefulSet or DaemonSet, as data that never changes.
 
+pub mod history;
+
 use k8s_openapi::api::apps::v1::ControllerRevision;
 
 use crate::prelude::*;

@@ -6,6 +6,8 @@ mod columns;
 mod defaults;
 mod validate;
 
+pub mod reconcile;
+
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 
 use super::workload;
@@ -14,7 +16,7 @@ use crate::prelude::*;
 pub struct DaemonSetKind;
 
 /// Counts the changes of the template.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 impl TypedKind for DaemonSetKind {
     type Object = DaemonSet;

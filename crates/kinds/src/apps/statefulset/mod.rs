@@ -4,6 +4,8 @@ mod columns;
 mod defaults;
 mod validate;
 
+pub mod reconcile;
+
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 
 use super::workload;

@@ -6,6 +6,8 @@ mod metrics;
 mod validate;
 mod versions;
 
+pub mod reconcile;
+
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 
 use crate::prelude::*;

@@ -3,6 +3,9 @@
 mod columns;
 mod schedule;
 mod validate;
+mod zone;
+
+pub mod reconcile;
 
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus};
 

@@ -8,13 +8,14 @@ const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug"
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /// One field: its bounds, and names with the number of the first.
-struct Field {
-    min: u32,
-    max: u32,
+pub struct Field {
+    pub min: u32,
+    pub max: u32,
     names: &'static [&'static str],
 }
 
-const FIELDS: [Field; 5] = [
+/// Minute, hour, day of the month, month, day of the week.
+pub const FIELDS: [Field; 5] = [
     Field { min: 0, max: 59, names: &[] },
     Field { min: 0, max: 23, names: &[] },
     Field { min: 1, max: 31, names: &[] },
@@ -51,8 +52,8 @@ pub fn check(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `*`, `3`, `1-5`, each with `/step`.
-fn range(text: &str, field: &Field) -> Result<(), String> {
+/// `*`, `3`, `1-5`, each with `/step`: first, last and step.
+pub fn range(text: &str, field: &Field) -> Result<(u32, u32, u32), String> {
     let (bounds, step) = match text.split('/').collect::<Vec<_>>()[..] {
         [bounds] => (bounds, None),
         [bounds, step] => (bounds, Some(step)),
@@ -81,7 +82,7 @@ fn range(text: &str, field: &Field) -> Result<(), String> {
     if step == 0 {
         return Err(format!("step of range should be a positive number: {text}"));
     }
-    Ok(())
+    Ok((start, end, step))
 }
 
 fn number(text: &str, field: &Field) -> Result<u32, String> {

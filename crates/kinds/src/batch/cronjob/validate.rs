@@ -56,6 +56,8 @@ fn spec(object: &CronJob, old: Option<&CronJob>, errors: &mut ErrorList) {
         } else if zone.eq_ignore_ascii_case("local") {
             let why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
             errors.push(FieldError::invalid(&here, zone, why));
+        } else if let Err(why) = super::zone::load(zone) {
+            errors.push(FieldError::invalid(&here, zone, why));
         }
     }
     if let Some(seconds) = spec.starting_deadline_seconds {

@@ -1,5 +1,6 @@
 //! Node: a machine that runs pods. Its kubelet registers it and keeps its status.
 
+pub mod affinity;
 mod columns;
 pub mod reconcile;
 mod validate;

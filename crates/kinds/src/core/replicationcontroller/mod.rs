@@ -3,6 +3,8 @@
 mod columns;
 mod validate;
 
+pub mod reconcile;
+
 use k8s_openapi::api::core::v1::{ReplicationController, ReplicationControllerStatus};
 
 use crate::core::pod::template;

@@ -1,6 +1,8 @@
 //! PodDisruptionBudget: how many of some pods may be taken down on purpose at once. Evictions are counted against it in their own
 //! transaction.
 
+pub mod reconcile;
+
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 
 use crate::prelude::*;

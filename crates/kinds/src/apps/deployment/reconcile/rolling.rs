@@ -5,26 +5,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
 use super::sets::{DESIRED_REPLICAS, MAX_REPLICAS, annotation, wanted};
 use super::{Rollout, note, patch_set};
+use crate::apps::workload::resolve;
 use crate::plan::{EventType, Plan};
-
-/// A number or a percentage of `total`. Surges round up and unavailability down, so that together they never allow nothing.
-fn resolve(value: Option<&IntOrString>, total: i32, round_up: bool) -> i32 {
-    match value {
-        None => 0,
-        Some(IntOrString::Int(number)) => *number,
-        Some(IntOrString::String(text)) => {
-            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-            let scaled = percent * i64::from(total);
-            let rounded = if round_up { scaled.div_euclid(100) + i64::from(scaled.rem_euclid(100) > 0) } else { scaled.div_euclid(100) };
-            i32::try_from(rounded).unwrap_or(i32::MAX)
-        }
-    }
-}
 
 /// `(maxSurge, maxUnavailable)` in pods. Both zero would never move: then one may be unavailable, as upstream resolves it.
 fn bounds(rollout: &Rollout<'_>) -> (i32, i32) {
@@ -194,6 +180,7 @@ pub fn scale(rollout: &Rollout<'_>, set: &Arc<ReplicaSet>, size: i32, plan: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
     #[test]
     fn percentages_round_so_that_something_moves() {

@@ -3,17 +3,17 @@
 //! Upstream creates in bursts that double, so that a namespace which refuses pods costs one request and not five hundred; here a plan that
 //! follows a refusal creates a single pod, and the back-off of the queue spaces the tries.
 
-mod ranking;
+pub mod ranking;
 
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Value, json};
+use serde_json::json;
 use wheelhouse_base::Timestamp;
 
 use crate::core::pod::state;
-use crate::owned::{Claim, claim, controller_reference, generated_name, matches, selector};
+use crate::owned::{Claim, claim, generated_name, matches, pod_from_template, selector};
 use crate::plan::{DeleteOptions, EventNote, EventType, MAX_OPERATIONS, Operation, Plan};
 use crate::reconciler::{Context, Reconciler, Trigger};
 use crate::time::api_time;
@@ -50,42 +50,51 @@ impl Reconciler for ReplicaSetController {
     }
 
     fn reconcile(&self, key: &Key, view: &View, cx: &Context<'_>, _: &mut ()) -> Plan {
-        let mut plan = Plan::default();
-        let Some(set) = view.get::<ReplicaSet>(&key.namespace, &key.name) else { return plan };
-        let Some(spec) = &set.spec else { return plan };
-        let Claim { owned, operations } = claim::<Pod>(view, &set.metadata, "apps/v1", "ReplicaSet", &selector(Some(&spec.selector)));
-        plan.operations = operations;
-        plan.operations.truncate(MAX_CHANGES);
-        let active: Vec<Arc<Pod>> = owned.iter().filter(|pod| state::is_active(pod)).cloned().collect();
-        let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
-        let refused = cx.failure.filter(|failure| failure.resource == PODS);
-        if set.metadata.deletion_timestamp.is_none() && plan.operations.is_empty() {
-            if active.len() < wanted {
-                let most = if refused.is_some() { 1 } else { MAX_CHANGES };
-                create(&mut plan, &set, view, (wanted - active.len()).min(most));
-            } else if active.len() > wanted {
-                delete(&mut plan, &set, view, &active, active.len() - wanted, cx.now);
-            }
-        }
-        if let Some(failure) = refused {
-            let message = format!("Error creating: {}", failure.message);
-            plan.events.push(note(&set, EventType::Warning, "FailedCreate", message));
-        }
-        let (status, ready_at) = status(&set, &owned, refused.map(|failure| failure.message.as_str()), cx.now);
-        if set.status.as_ref() != Some(&status) {
-            let mut object = serde_json::to_value(&*set).expect("a ReplicaSet is plain data");
-            object["status"] = serde_json::to_value(&status).expect("a status is plain data");
-            // What is known goes first: a refused creation must not keep it from being told.
-            plan.operations.insert(0, Operation::Update { resource: REPLICA_SETS, subresource: "status", object });
-        }
-        if let Some(at) = ready_at {
-            plan.requeue_no_later_than(at);
-        }
-        plan
+        let Some(set) = view.get::<ReplicaSet>(&key.namespace, &key.name) else { return Plan::default() };
+        sync::<ReplicaSet>(&set, view, cx, |status| Some(status).filter(|new| set.status.as_ref() != Some(*new)).map(|new| Operation::status(&*set, new)))
     }
 }
 
-fn create(plan: &mut Plan, set: &ReplicaSet, view: &View, count: usize) {
+/// One look at a set of kind `K`, which a ReplicationController too is when it is read as one. `write` makes the operation that writes a status, if it
+/// differs from what is stored.
+pub fn sync<K: k8s_openapi::Resource>(
+    set: &ReplicaSet,
+    view: &View,
+    cx: &Context<'_>,
+    write: impl FnOnce(&ReplicaSetStatus) -> Option<Operation>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let Some(spec) = &set.spec else { return plan };
+    let Claim { owned, operations } = claim::<Pod>(view, &set.metadata, K::API_VERSION, K::KIND, &selector(Some(&spec.selector)));
+    plan.operations = operations;
+    plan.operations.truncate(MAX_CHANGES);
+    let active: Vec<Arc<Pod>> = owned.iter().filter(|pod| state::is_active(pod)).cloned().collect();
+    let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
+    let refused = cx.failure.filter(|failure| failure.resource == PODS);
+    if set.metadata.deletion_timestamp.is_none() && plan.operations.is_empty() {
+        if active.len() < wanted {
+            let most = if refused.is_some() { 1 } else { MAX_CHANGES };
+            create::<K>(&mut plan, set, view, (wanted - active.len()).min(most));
+        } else if active.len() > wanted {
+            delete::<K>(&mut plan, set, view, &active, active.len() - wanted, cx.now);
+        }
+    }
+    if let Some(failure) = refused {
+        let message = format!("Error creating: {}", failure.message);
+        plan.events.push(note::<K>(set, EventType::Warning, "FailedCreate", message));
+    }
+    let (status, ready_at) = status(set, &owned, refused.map(|failure| failure.message.as_str()), cx.now);
+    // What is known goes first: a refused creation must not keep it from being told.
+    if let Some(operation) = write(&status) {
+        plan.operations.insert(0, operation);
+    }
+    if let Some(at) = ready_at {
+        plan.requeue_no_later_than(at);
+    }
+    plan
+}
+
+fn create<K: k8s_openapi::Resource>(plan: &mut Plan, set: &ReplicaSet, view: &View, count: usize) {
     let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else { return };
     let meta = &set.metadata;
     let namespace = meta.namespace.clone().unwrap_or_default();
@@ -93,34 +102,21 @@ fn create(plan: &mut Plan, set: &ReplicaSet, view: &View, count: usize) {
     let (uid, revision) = (meta.uid.as_deref().unwrap_or_default(), view.revision().to_string());
     for index in 0..count {
         let name = generated_name(&base, &[uid, &revision, &index.to_string()]);
-        let mut object = serde_json::to_value(template).expect("a pod template is plain data");
-        object["apiVersion"] = json!("v1");
-        object["kind"] = json!("Pod");
-        let metadata = match object["metadata"].take() {
-            Value::Object(mut given) => {
-                given.retain(|field, _| matches!(field.as_str(), "labels" | "annotations" | "finalizers"));
-                given
-            }
-            _ => serde_json::Map::new(),
-        };
-        object["metadata"] = Value::Object(metadata);
-        object["metadata"]["name"] = json!(name);
+        let mut object = pod_from_template::<K>(template, meta, &name);
         object["metadata"]["generateName"] = json!(base);
-        object["metadata"]["namespace"] = json!(namespace);
-        object["metadata"]["ownerReferences"] = json!([controller_reference("apps/v1", "ReplicaSet", meta)]);
         plan.operations.push(Operation::Create { resource: PODS, namespace: namespace.clone(), object });
-        plan.events.push(note(set, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}")));
+        plan.events.push(note::<K>(set, EventType::Normal, "SuccessfulCreate", format!("Created pod: {name}")));
     }
 }
 
-fn delete(plan: &mut Plan, set: &ReplicaSet, view: &View, active: &[Arc<Pod>], count: usize, now: Timestamp) {
+fn delete<K: k8s_openapi::Resource>(plan: &mut Plan, set: &ReplicaSet, view: &View, active: &[Arc<Pod>], count: usize, now: Timestamp) {
     let related = related_pods(set, view);
     for pod in ranking::first_to_go(active, &related, now).into_iter().take(count.min(MAX_CHANGES)) {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let options = DeleteOptions { uid: pod.metadata.uid.clone(), ..DeleteOptions::default() };
         let key = Key::new(set.metadata.namespace.as_deref().unwrap_or_default(), name.as_str());
         plan.operations.push(Operation::Delete { resource: PODS, key, options });
-        plan.events.push(note(set, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}")));
+        plan.events.push(note::<K>(set, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}")));
     }
 }
 
@@ -194,17 +190,8 @@ fn failure_condition(conditions: Option<Vec<ReplicaSetCondition>>, refused: Opti
     (!conditions.is_empty()).then_some(conditions)
 }
 
-fn note(set: &ReplicaSet, kind_of_event: EventType, reason: &str, message: String) -> EventNote {
-    let meta = &set.metadata;
-    EventNote {
-        api_version: "apps/v1".into(),
-        kind: "ReplicaSet".into(),
-        key: Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default()),
-        uid: meta.uid.clone().unwrap_or_default(),
-        kind_of_event,
-        reason: reason.into(),
-        message,
-    }
+fn note<K: k8s_openapi::Resource>(set: &ReplicaSet, kind_of_event: EventType, reason: &str, message: String) -> EventNote {
+    EventNote::about::<K>(&set.metadata, kind_of_event, reason, message)
 }
 
 #[cfg(test)]

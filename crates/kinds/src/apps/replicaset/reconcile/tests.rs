@@ -1,4 +1,5 @@
 use super::*;
+use serde_json::Value;
 use crate::reconciler::Failure;
 use crate::reconciler::testing::{NOW, World, context};
 

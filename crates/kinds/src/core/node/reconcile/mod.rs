@@ -5,7 +5,7 @@ mod node_departure_controller;
 mod node_ipam_controller;
 mod node_lifecycle_controller;
 mod taint_eviction_controller;
-mod taints;
+pub(crate) mod taints;
 mod zones;
 
 pub use node_departure_controller::NodeDepartureController;

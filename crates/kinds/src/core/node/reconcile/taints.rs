@@ -11,7 +11,7 @@ pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 pub const NO_EXECUTE: &str = "NoExecute";
-const NO_SCHEDULE: &str = "NoSchedule";
+pub const NO_SCHEDULE: &str = "NoSchedule";
 
 /// Condition, status, and the taint that goes with it (<https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/>).
 const BY_CONDITION: [(&str, &str, &str); 6] = [
