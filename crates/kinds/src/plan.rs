@@ -15,6 +15,7 @@ pub struct Plan {
     /// Applied in order. Neighbouring creations, and neighbouring deletions, do not depend on one another and may overlap.
     /// The first failure ends the plan; the key is retried with back-off and sees the failure in [`Context::failure`](crate::reconciler::Context).
     pub operations: Vec<Operation>,
+    /// Normal events tell of what the plan does, and are recorded if all of its operations succeed; warnings are recorded always.
     pub events: Vec<EventNote>,
     pub effects: Vec<Effect>,
     /// When to look at this key again even if nothing changes.

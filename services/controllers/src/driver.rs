@@ -20,7 +20,7 @@ use wheelhouse_base::{Clock, Revision};
 use wheelhouse_client::events::EventRecorder;
 use wheelhouse_client::executor::Executor;
 use wheelhouse_client::queue::WorkQueue;
-use wheelhouse_kinds::plan::{EffectKind, MAX_OPERATIONS, Plan};
+use wheelhouse_kinds::plan::{EffectKind, EventType, MAX_OPERATIONS, Plan};
 use wheelhouse_kinds::reconciler::{ANY, AnyReconciler, Context, Failure, Trigger};
 use wheelhouse_kinds::view::{Key, ObjectChange, View};
 use wheelhouse_store::Store;
@@ -186,7 +186,9 @@ impl Driver {
 async fn execute(hands: Arc<Hands>, key: Key, plan: Plan) -> Done {
     let wrote = !plan.operations.is_empty();
     let result = hands.executor.run(&plan.operations).await;
-    for note in &plan.events {
+    // A plan that ended early did not do all that its events tell of; its warnings are about what was before.
+    let told = plan.events.iter().filter(|note| result.is_ok() || note.kind_of_event == EventType::Warning);
+    for note in told {
         if let Err(error) = hands.recorder.record(note).await {
             debug!(%key, reason = note.reason, error = &error as &dyn std::error::Error, "an event was not recorded");
         }

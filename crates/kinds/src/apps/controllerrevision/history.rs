@@ -117,4 +117,3 @@ pub fn revision_of(meta: &ObjectMeta) -> &str {
 pub fn hash_of<'a>(revision: &'a ControllerRevision, hash_label: &str) -> &'a str {
     revision.metadata.labels.as_ref().and_then(|labels| labels.get(hash_label)).map(String::as_str).unwrap_or_default()
 }
-

@@ -5,9 +5,9 @@
 mod columns;
 mod defaults;
 mod failure_policy;
+pub mod reconcile;
 pub mod strategy;
 mod success_policy;
-pub mod reconcile;
 pub mod validate;
 
 use k8s_openapi::api::batch::v1::Job;

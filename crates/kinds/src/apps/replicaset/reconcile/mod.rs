@@ -51,7 +51,9 @@ impl Reconciler for ReplicaSetController {
 
     fn reconcile(&self, key: &Key, view: &View, cx: &Context<'_>, _: &mut ()) -> Plan {
         let Some(set) = view.get::<ReplicaSet>(&key.namespace, &key.name) else { return Plan::default() };
-        sync::<ReplicaSet>(&set, view, cx, |status| Some(status).filter(|new| set.status.as_ref() != Some(*new)).map(|new| Operation::status(&*set, new)))
+        sync::<ReplicaSet>(&set, view, cx, |status| {
+            Some(status).filter(|new| set.status.as_ref() != Some(*new)).map(|new| Operation::status(&*set, new))
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
-use serde_json::Value;
 use crate::reconciler::Failure;
 use crate::reconciler::testing::{NOW, World, context};
+use serde_json::Value;
 
 fn set(replicas: i32) -> String {
     format!(

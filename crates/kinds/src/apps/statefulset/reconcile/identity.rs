@@ -57,10 +57,8 @@ pub fn pod(sync: &Sync<'_>, ordinal: i32) -> Value {
     }
     let names = claims::templates(sync);
     if !names.is_empty() {
-        let mut volumes: Vec<Value> = names
-            .iter()
-            .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claims::name(claim, &name)}}))
-            .collect();
+        let mut volumes: Vec<Value> =
+            names.iter().map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claims::name(claim, &name)}})).collect();
         let given = object["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         volumes.extend(given.into_iter().filter(|volume| !names.iter().any(|name| volume["name"] == name.as_str())));
         object["spec"]["volumes"] = json!(volumes);

@@ -188,7 +188,11 @@ impl Sync<'_> {
                 Some(claim) if claims::is_stale(self, &claim) => return false,
                 Some(_) => {}
                 None => {
-                    plan.operations.push(Operation::Create { resource: CLAIMS, namespace: text(&self.set.metadata.namespace).to_owned(), object: claim });
+                    plan.operations.push(Operation::Create {
+                        resource: CLAIMS,
+                        namespace: text(&self.set.metadata.namespace).to_owned(),
+                        object: claim,
+                    });
                     let message = format!("create Claim {name} Pod {pod} in StatefulSet {} success", text(&self.set.metadata.name));
                     plan.events.push(note(self.set, EventType::Normal, "SuccessfulCreate", message));
                 }
@@ -201,8 +205,11 @@ impl Sync<'_> {
     fn fix_identity(&self, pod: &Pod, ordinal: i32, plan: &mut Plan) {
         let wanted = [(identity::POD_NAME, text(&pod.metadata.name).to_owned()), (identity::POD_INDEX, ordinal.to_string())];
         let labels = pod.metadata.labels.clone().unwrap_or_default();
-        let missing: serde_json::Map<_, _> =
-            wanted.into_iter().filter(|(label, value)| labels.get(*label) != Some(value)).map(|(label, value)| (label.to_owned(), json!(value))).collect();
+        let missing: serde_json::Map<_, _> = wanted
+            .into_iter()
+            .filter(|(label, value)| labels.get(*label) != Some(value))
+            .map(|(label, value)| (label.to_owned(), json!(value)))
+            .collect();
         if !missing.is_empty() {
             plan.operations.push(Operation::patch::<Pod>(&pod.metadata, json!({"metadata": {"labels": missing}})));
         }

@@ -190,7 +190,10 @@ fn claims_follow_their_pods_and_the_policy() {
     assert_eq!(run.0.names(&CLAIMS, "a"), ["data-web-0", "data-web-1"]);
     assert_eq!(run.pod("web-1")["spec"]["volumes"][0], json!({"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}));
     let owner = |run: &Run, name: &str| run.0.get(&CLAIMS, "a", name)["metadata"]["ownerReferences"][0]["kind"].clone();
-    assert_eq!((owner(&run, "data-web-1"), run.0.get(&CLAIMS, "a", "data-web-1")["metadata"]["labels"]["app"].clone()), (json!("StatefulSet"), json!("web")));
+    assert_eq!(
+        (owner(&run, "data-web-1"), run.0.get(&CLAIMS, "a", "data-web-1")["metadata"]["labels"]["app"].clone()),
+        (json!("StatefulSet"), json!("web"))
+    );
     assert!(run.0.events.contains(&"SuccessfulCreate: create Claim data-web-0 Pod web-0 in StatefulSet web success".to_owned()));
     run.edit(|spec| spec["replicas"] = json!(1));
     run.settle();

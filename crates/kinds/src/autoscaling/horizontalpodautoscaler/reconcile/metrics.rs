@@ -149,7 +149,11 @@ impl Calculation<'_> {
         let samples = |value: &Value| pod_samples(value, |pod| total(pod["containers"].as_array()?.iter(), name));
         let (replicas, current, how) = self.usage(name, None, &source.target, read, samples).map_err(|error| {
             let what = if source.target.average_utilization.is_some() { "utilization" } else { "usage" };
-            failure("FailedGetResourceMetric", format!("failed to get {name} {what}: {error}"), &format!("failed to get {name} resource metric value: "))
+            failure(
+                "FailedGetResourceMetric",
+                format!("failed to get {name} {what}: {error}"),
+                &format!("failed to get {name} resource metric value: "),
+            )
         })?;
         let name = format!("{name} resource{how}");
         let status = ResourceMetricStatus { name: source.name.clone(), current };
@@ -159,9 +163,8 @@ impl Calculation<'_> {
     fn container(&self, metric: &MetricSpec, read: Read<'_>) -> Result<Proposal, Failure> {
         let Some(source) = &metric.container_resource else { return Err(failure("InvalidMetricSourceType", "no container resource".into(), "")) };
         let (name, container) = (&source.name, &source.container);
-        let samples = |value: &Value| {
-            pod_samples(value, |pod| total(pod["containers"].as_array()?.iter().filter(|c| c["name"] == container.as_str()), name))
-        };
+        let samples =
+            |value: &Value| pod_samples(value, |pod| total(pod["containers"].as_array()?.iter().filter(|c| c["name"] == container.as_str()), name));
         let (replicas, current, how) = self.usage(name, Some(container), &source.target, read, samples).map_err(|error| {
             let prefix = format!("failed to get {name} container metric value: ");
             failure("FailedGetContainerResourceMetric", format!("failed to get {name} utilization: {error}"), &prefix)
@@ -181,21 +184,25 @@ impl Calculation<'_> {
         read: Read<'_>,
         samples: impl Fn(&Value) -> BTreeMap<String, Sample>,
     ) -> Result<(i32, MetricValueStatus, &'static str), String> {
-        let unable = |error: String| format!("unable to get metrics for resource {resource}: unable to fetch metrics from resource metrics API: {error}");
+        let unable =
+            |error: String| format!("unable to get metrics for resource {resource}: unable to fetch metrics from resource metrics API: {error}");
         let samples = samples(read.map_err(unable)?);
         if samples.is_empty() {
             return Err(format!("unable to get metrics for resource {resource}: no metrics returned from resource metrics API"));
         }
         let is_cpu = resource == "cpu";
-        
+
         if let Some(percent) = wanted.average_utilization {
             let requests = replicas::requests(&self.pods, resource, container)?;
             let found = replicas::by_utilization(&self.pods, samples, &requests, percent, self.target.replicas, self.tolerance(), is_cpu, self.now)?;
-            let current =
-                MetricValueStatus { average_utilization: Some(found.utilization), average_value: Some(shown(found.average)), value: None };
+            let current = MetricValueStatus { average_utilization: Some(found.utilization), average_value: Some(shown(found.average)), value: None };
             return Ok((found.replicas, current, " utilization (percentage of request)"));
         }
-        let average = wanted.average_value.as_ref().and_then(milli).ok_or("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set")?;
+        let average = wanted
+            .average_value
+            .as_ref()
+            .and_then(milli)
+            .ok_or("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set")?;
         let found = replicas::by_average(&self.pods, samples, average, self.target.replicas, self.tolerance(), is_cpu, self.now)?;
         Ok((found.replicas, MetricValueStatus { average_value: Some(shown(found.average)), ..MetricValueStatus::default() }, ""))
     }
@@ -206,8 +213,8 @@ impl Calculation<'_> {
         let fail = |error: String| failure("FailedGetPodsMetric", error, "failed to get pods metric value: ");
         let read = read.map_err(|error| fail(format!("unable to get metric {name}: unable to fetch metrics from custom metrics API: {error}")))?;
         let wanted = source.target.average_value.as_ref().and_then(milli).ok_or_else(|| fail("no average value to aim at".into()))?;
-        let found = replicas::by_average(&self.pods, custom_samples(read), wanted, self.target.replicas, self.tolerance(), false, self.now)
-            .map_err(fail)?;
+        let found =
+            replicas::by_average(&self.pods, custom_samples(read), wanted, self.target.replicas, self.tolerance(), false, self.now).map_err(fail)?;
         let current = MetricValueStatus { average_value: Some(shown(found.average)), ..MetricValueStatus::default() };
         let status = PodsMetricStatus { current, metric: source.metric.clone() };
         let status = MetricStatus { type_: metric.type_.clone(), pods: Some(status), ..MetricStatus::default() };
@@ -233,10 +240,13 @@ impl Calculation<'_> {
         let (name, namespace) = (&source.metric.name, text(&self.autoscaler.metadata.namespace));
         let fail = |error: String| failure("FailedGetExternalMetric", error, &format!("failed to get {name} external metric value: "));
         let wanted = selector(source.metric.selector.as_ref());
-        let unable = |error: String| format!("unable to get external metric {namespace}/{name}/{wanted}: unable to fetch metrics from external metrics API: {error}");
+        let unable = |error: String| {
+            format!("unable to get external metric {namespace}/{name}/{wanted}: unable to fetch metrics from external metrics API: {error}")
+        };
         let read = read.map_err(|error| fail(unable(error)))?;
         let values: Option<Vec<i64>> = read["items"].as_array().map(|items| items.iter().filter_map(|item| milli_of(&item["value"])).collect());
-        let values = values.filter(|values| !values.is_empty()).ok_or_else(|| fail(unable("no metrics returned from external metrics API".into())))?;
+        let values =
+            values.filter(|values| !values.is_empty()).ok_or_else(|| fail(unable("no metrics returned from external metrics API".into())))?;
         let (replicas, current) = self.whole(values.iter().sum(), &source.target).map_err(fail)?;
         let status = ExternalMetricStatus { current, metric: source.metric.clone() };
         let status = MetricStatus { type_: metric.type_.clone(), external: Some(status), ..MetricStatus::default() };

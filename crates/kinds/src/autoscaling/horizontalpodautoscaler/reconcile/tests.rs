@@ -55,9 +55,7 @@ impl Run {
 
     /// Asks, hands in these millicores of each pod, and answers the second plan.
     fn decide(&mut self, cpu: &[i64]) -> Plan {
-        let usage = |(name, milli): (&&str, &i64)| {
-            json!({"metadata": {"name": name}, "timestamp": "2026-01-01T00:10:00Z", "window": "30s", "containers": [{"name": "c", "usage": {"cpu": format!("{milli}m")}}]})
-        };
+        let usage = |(name, milli): (&&str, &i64)| json!({"metadata": {"name": name}, "timestamp": "2026-01-01T00:10:00Z", "window": "30s", "containers": [{"name": "c", "usage": {"cpu": format!("{milli}m")}}]});
         let list = json!({"items": PODS.iter().zip(cpu).map(usage).collect::<Vec<_>>()});
         self.answer(Ok(list))
     }
@@ -104,7 +102,10 @@ fn usage_above_the_target_grows_the_workload() {
     assert_eq!(status["currentMetrics"][0]["resource"]["current"], json!({"averageUtilization": 80, "averageValue": "800m"}));
     assert_eq!((&status["currentReplicas"], &status["desiredReplicas"]), (&json!(2), &json!(4)));
     assert_eq!(plan.events[0].message, "New size: 4; reason: cpu resource utilization (percentage of request) above target");
-    assert_eq!(["AbleToScale", "ScalingActive", "ScalingLimited"].map(|kind| reason(&plan, kind)), ["True SucceededRescale", "True ValidMetricFound", "False DesiredWithinRange"]);
+    assert_eq!(
+        ["AbleToScale", "ScalingActive", "ScalingLimited"].map(|kind| reason(&plan, kind)),
+        ["True SucceededRescale", "True ValidMetricFound", "False DesiredWithinRange"]
+    );
     assert_eq!(plan.requeue_at, Some(NOW.plus(PERIOD)));
     assert!(run.call(&Outcomes::new()).effects.len() == 1, "the next reading is due");
 }
@@ -132,7 +133,8 @@ fn growth_has_a_rate_and_an_end() {
     assert_eq!((size(&plan), reason(&plan, "ScalingLimited").as_str()), (Some(4), "True ScaleUpLimit"));
     let plan = Run::new(2, json!({"maxReplicas": 3})).decide(&[5000, 5000]);
     assert_eq!((size(&plan), reason(&plan, "ScalingLimited").as_str()), (Some(3), "True TooManyReplicas"));
-    let rules = json!({"scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}});
+    let rules =
+        json!({"scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}});
     let mut run = Run::new(2, json!({"behavior": rules}));
     assert_eq!(size(&run.decide(&[5000, 5000])), Some(3));
     run.size(3);
@@ -144,7 +146,10 @@ fn growth_has_a_rate_and_an_end() {
 fn pods_without_samples_damp_the_change() {
     // As if idle: (1000 + 0 + 0) / 3 is under the target, so growing would be wrong.
     assert_eq!(size(&Run::new(3, json!({})).decide(&[1000])), None);
-    let mut run = Run::new(3, json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}}}));
+    let mut run = Run::new(
+        3,
+        json!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}}}),
+    );
     assert_eq!(size(&run.decide(&[100, 100])), None, "as if fully used");
 }
 
@@ -167,7 +172,10 @@ fn what_cannot_be_read_is_told() {
     assert!(plan.events[1].message.starts_with("invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: "));
     let mut run = Run::new(2, json!({"scaleTargetRef": {"name": "none"}}));
     let plan = run.call(&Outcomes::new());
-    assert_eq!((reason(&plan, "AbleToScale").as_str(), plan.events[0].message.as_str()), ("False FailedGetScale", "deployments.apps \"none\" not found"));
+    assert_eq!(
+        (reason(&plan, "AbleToScale").as_str(), plan.events[0].message.as_str()),
+        ("False FailedGetScale", "deployments.apps \"none\" not found")
+    );
 }
 
 #[test]

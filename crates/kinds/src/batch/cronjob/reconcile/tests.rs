@@ -61,7 +61,7 @@ fn a_job_is_made_at_every_tick() {
     run.0.wait(301);
     run.settle();
     let name = format!("c-{}", NOW_MINUTES + 5);
-    assert_eq!(run.jobs(), [name.clone()]);
+    assert_eq!(run.jobs(), std::slice::from_ref(&name));
     let job = run.0.get(&JOBS, "a", &name);
     assert_eq!(job["metadata"]["annotations"][SCHEDULED], "2026-01-01T00:15:00Z");
     assert_eq!((&job["metadata"]["labels"]["app"], &job["metadata"]["ownerReferences"][0]["kind"]), (&json!("c"), &json!("CronJob")));

@@ -128,7 +128,8 @@ fn is_foreign(job: &Job) -> bool {
 
 /// Takes the finalizer off pods that no job will count any more: their job is finished or gone, or they have no controller.
 fn release_orphans(view: &View, namespace: &str, plan: &mut Plan) {
-    let touched: BTreeSet<Key> = plan.operations.iter().filter_map(|o| if let Operation::Patch { key, .. } = o { Some(key.clone()) } else { None }).collect();
+    let touched: BTreeSet<Key> =
+        plan.operations.iter().filter_map(|o| if let Operation::Patch { key, .. } = o { Some(key.clone()) } else { None }).collect();
     for record in view.records(&PODS, Some(namespace)) {
         if plan.operations.len() >= MAX_OPERATIONS {
             return;
@@ -236,7 +237,11 @@ impl<'a> Sync<'a> {
     /// Whether the job is at its end, as far as that does not depend on indexes.
     fn verdict(&self, plan: &mut Plan) -> Option<Finish> {
         let taken_over = |success: bool| {
-            move |condition: &JobCondition| Finish { success, reason: text(&condition.reason).to_owned(), message: text(&condition.message).to_owned() }
+            move |condition: &JobCondition| Finish {
+                success,
+                reason: text(&condition.reason).to_owned(),
+                message: text(&condition.message).to_owned(),
+            }
         };
         if let Some(finish) = condition(self.job, "SuccessCriteriaMet").map(taken_over(true)) {
             return Some(finish);

@@ -3,8 +3,8 @@
 mod backoff;
 mod indexes;
 mod job_controller;
-mod policies;
 mod pods;
+mod policies;
 mod tracking;
 mod ttl_after_finished_controller;
 

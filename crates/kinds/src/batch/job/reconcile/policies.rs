@@ -120,7 +120,10 @@ mod tests {
         };
         assert_eq!(met(json!([{"succeededIndexes": "0-2"}]), "0,1"), None);
         assert_eq!(met(json!([{"succeededIndexes": "0-2"}]), "0-3").as_deref(), Some("Matched rules at index 0"));
-        assert_eq!(met(json!([{"succeededIndexes": "9"}, {"succeededIndexes": "0-2", "succeededCount": 1}]), "1").as_deref(), Some("Matched rules at index 1"));
+        assert_eq!(
+            met(json!([{"succeededIndexes": "9"}, {"succeededIndexes": "0-2", "succeededCount": 1}]), "1").as_deref(),
+            Some("Matched rules at index 1")
+        );
         assert_eq!(met(json!([{"succeededCount": 2}]), "1"), None);
     }
 }

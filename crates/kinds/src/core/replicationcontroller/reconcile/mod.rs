@@ -146,7 +146,10 @@ mod tests {
             cluster.run(&ReplicationControllerController, &Key::new("a", "r"), &mut ());
         }
         let condition = cluster.get(&CONTROLLERS, "a", "r")["status"]["conditions"][0].clone();
-        assert_eq!((&condition["type"], &condition["reason"], &condition["message"]), (&json!("ReplicaFailure"), &json!("FailedCreate"), &json!("exceeded quota: q")));
+        assert_eq!(
+            (&condition["type"], &condition["reason"], &condition["message"]),
+            (&json!("ReplicaFailure"), &json!("FailedCreate"), &json!("exceeded quota: q"))
+        );
         cluster.refuse = None;
         settle(&mut cluster);
         settle(&mut cluster);

@@ -169,9 +169,9 @@ fn status(
     promised: BTreeMap<String, Time>,
     now: Timestamp,
 ) -> PodDisruptionBudgetStatus {
-    let healthy = pods.iter().filter(|pod| {
-        pod.metadata.deletion_timestamp.is_none() && !promised.contains_key(text(&pod.metadata.name)) && state::is_ready(pod)
-    });
+    let healthy = pods
+        .iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none() && !promised.contains_key(text(&pod.metadata.name)) && state::is_ready(pod));
     let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
     // Without pods nothing is allowed: when the first appear, nobody may have looked at them yet.
     let allowed = if expected.pods <= 0 { 0 } else { (healthy - expected.healthy).max(0) };

@@ -30,7 +30,8 @@ impl Run {
 
     /// Names of pods that have not ended, in the order of their indexes.
     fn active(&self) -> Vec<String> {
-        let ended = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded")) || pod["metadata"]["deletionTimestamp"].is_string();
+        let ended =
+            |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded")) || pod["metadata"]["deletionTimestamp"].is_string();
         self.pods().iter().filter(|pod| !ended(pod)).map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
@@ -168,7 +169,10 @@ fn each_index_has_its_pod() {
     assert_eq!(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"], "1");
     assert_eq!(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"], "1");
     let variable = &pod["spec"]["containers"][0]["env"][0];
-    assert_eq!((&variable["name"], &variable["valueFrom"]["fieldRef"]["fieldPath"]), (&json!("JOB_COMPLETION_INDEX"), &json!("metadata.labels['batch.kubernetes.io/job-completion-index']")));
+    assert_eq!(
+        (&variable["name"], &variable["valueFrom"]["fieldRef"]["fieldPath"]),
+        (&json!("JOB_COMPLETION_INDEX"), &json!("metadata.labels['batch.kubernetes.io/job-completion-index']"))
+    );
     let one = run.active()[1].clone();
     run.end(&one, "Succeeded", 0);
     run.settle();
