@@ -167,7 +167,15 @@ fn struct_without_tags(value: Option<&Value>, fields: &Struct) -> Ordered {
             }
             continue;
         }
-        out.push((go_name(&field.name), field_without_tags(map, field)));
+        // The variants of an attribute's value are named after it: IntValue, IntValues.
+        let name = match fields.definition.as_ref() {
+            "io.k8s.api.resource.v1.DeviceAttribute" => match field.name.strip_suffix('s') {
+                Some(singular) => format!("{}Values", go_name(singular)),
+                None => format!("{}Value", go_name(&field.name)),
+            },
+            _ => go_name(&field.name),
+        };
+        out.push((name, field_without_tags(map, field)));
     }
     Ordered::Object(out)
 }
@@ -255,6 +263,7 @@ fn go_name(json: &str) -> String {
         ("rbd", "RBD"),
         ("fc", "FC"),
         ("csi", "CSI"),
+        ("cel", "CEL"),
         ("http", "HTTP"),
         ("tcp", "TCP"),
         ("grpc", "GRPC"),

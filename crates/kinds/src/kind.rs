@@ -8,6 +8,7 @@
 //! The registry works on `serde_json::Value`; a built-in kind works on its typed struct. [`TypedKind`] is what a built-in kind's folder
 //! implements, [`Typed`] adapts it to [`Kind`], and a custom resource implements [`Kind`] directly.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
@@ -139,7 +140,9 @@ pub enum NameRule {
     /// A DNS-1123 subdomain: most kinds.
     #[default]
     Subdomain,
-    /// A DNS-1123 label: namespaces.
+    /// The same rule with the newer text about length: replication controllers.
+    SubdomainBytes,
+    /// A DNS-1123 label: namespaces, stateful sets.
     Label,
     /// A DNS-1035 label: services.
     Label1035,
@@ -176,10 +179,24 @@ pub struct Column {
     pub priority: i32,
 }
 
+/// Who sent the request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Requester<'a> {
+    pub name: &'a str,
+    /// Empty where the authenticator knows none.
+    pub uid: &'a str,
+    pub groups: &'a [String],
+    pub extra: Option<&'a BTreeMap<String, Vec<String>>>,
+}
+
 /// What validation may look at beside the object: facts of the request, never the store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestContext<'a> {
     pub now: Timestamp,
+    /// `None` only where no request stands behind a preparation.
+    pub user: Option<Requester<'a>>,
+    /// Randomness for names that the kind itself makes.
+    pub seed: u64,
     /// Empty for the object itself.
     pub subresource: &'a str,
     /// Group and version under which the request came in; they differ from the stored ones where a kind has several versions.
@@ -246,6 +263,11 @@ pub trait Kind: Send + Sync + 'static {
 
     /// The names that [`Kind::selectable_fields`] may return; any other is `field label not supported`.
     fn selectable_names(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// Annotations that upstream keeps as fields of its own, so that partial metadata, which it makes from its internal form, lacks them.
+    fn annotations_from_fields(&self) -> &[&'static str] {
         &[]
     }
 
@@ -337,6 +359,9 @@ pub trait TypedKind: Send + Sync + 'static {
         None
     }
 
+    /// See [`Kind::annotations_from_fields`].
+    const ANNOTATIONS_FROM_FIELDS: &'static [&'static str] = &[];
+
     fn grace_period(object: &Self::Object) -> Option<i64> {
         let _ = object;
         None
@@ -368,14 +393,20 @@ impl<T: TypedKind> Typed<T> {
     /// Writes the struct back. The typed structs drop no field that the schema knows, but write required empty lists that Go's encoder
     /// would write as null or leave out, so the schema has the last word.
     fn write(object: &T::Object, into: &mut Value) {
-        let Ok(mut written) = serde_json::to_value(object) else { return };
+        if let Some(written) = Self::written(object, into) {
+            *into = written;
+        }
+    }
+
+    fn written(object: &T::Object, before: &Value) -> Option<Value> {
+        let mut written = serde_json::to_value(object).ok()?;
         for condition in conditions(&mut written) {
             if condition.get(TRANSITION_TIME).is_some_and(|t| t == ZERO_TIME) {
                 condition[TRANSITION_TIME] = Value::Null;
             }
         }
         for pointer in T::NULLABLE {
-            if into.pointer(pointer).is_none_or(Value::is_null)
+            if before.pointer(pointer).is_none_or(Value::is_null)
                 && let Some(required) = written.pointer_mut(pointer)
             {
                 *required = Value::Null;
@@ -384,7 +415,7 @@ impl<T: TypedKind> Typed<T> {
         if let Some(kind) = catalog().kind(T::INFO.group, T::INFO.version, T::INFO.kind) {
             normalise(&mut written, &kind.schema);
         }
-        *into = written;
+        Some(written)
     }
 }
 
@@ -409,7 +440,9 @@ impl<T: TypedKind> Kind for Typed<T> {
         // A body that the struct refuses is reported by the preparation that follows.
         if let Ok(mut typed) = Self::read(object) {
             T::default(&mut typed);
-            Self::write(&typed, object);
+            let Some(mut written) = Self::written(&typed, object) else { return };
+            keep_empty_lists(&mut written, object);
+            *object = written;
         }
     }
 
@@ -459,6 +492,10 @@ impl<T: TypedKind> Kind for Typed<T> {
         T::SELECTABLE
     }
 
+    fn annotations_from_fields(&self) -> &[&'static str] {
+        T::ANNOTATIONS_FROM_FIELDS
+    }
+
     fn grace_period(&self, object: &Value) -> Option<i64> {
         Self::read(object).ok().and_then(|typed| T::grace_period(&typed))
     }
@@ -481,6 +518,19 @@ fn with_zero_times(object: &Value) -> Option<Value> {
         found = true;
     }
     found.then_some(object)
+}
+
+/// An empty list that was sent where a list always stands is null in storage, but whoever sent it owns the field, which is decided between the
+/// two. Only lists that the canonical form wrote as null are put back.
+fn keep_empty_lists(written: &mut Value, sent: &Value) {
+    let (Some(written), Some(sent)) = (written.as_object_mut(), sent.as_object()) else { return };
+    for (name, value) in sent {
+        match (written.get_mut(name), value) {
+            (Some(null @ Value::Null), Value::Array(items)) if items.is_empty() => *null = Value::Array(Vec::new()),
+            (Some(inner @ Value::Object(_)), Value::Object(_)) => keep_empty_lists(inner, value),
+            _ => {}
+        }
+    }
 }
 
 /// The usual rule for raising the generation.

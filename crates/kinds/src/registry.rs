@@ -197,7 +197,10 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
-    use crate::{apiextensions, apps, autoscaling, batch, coordination, core, discovery, networking, node, policy, rbac, scheduling, storage};
+    use crate::{
+        admissionregistration, apiextensions, apiregistration, apps, autoscaling, batch, certificates, coordination, core, discovery, flowcontrol, networking, node,
+        policy, rbac, resource, scheduling, storage,
+    };
     vec![
         typed::<core::configmap::ConfigMapKind>(),
         typed::<core::endpoints::EndpointsKind>(),
@@ -215,6 +218,13 @@ fn builtin() -> Vec<Arc<dyn Kind>> {
         typed::<core::service::ServiceKind>(),
         typed::<core::serviceaccount::ServiceAccountKind>(),
         typed::<apiextensions::customresourcedefinition::CustomResourceDefinitionKind>(),
+        typed::<admissionregistration::mutatingadmissionpolicy::MutatingAdmissionPolicyKind>(),
+        typed::<admissionregistration::mutatingadmissionpolicybinding::MutatingAdmissionPolicyBindingKind>(),
+        typed::<admissionregistration::mutatingwebhookconfiguration::MutatingWebhookConfigurationKind>(),
+        typed::<admissionregistration::validatingadmissionpolicy::ValidatingAdmissionPolicyKind>(),
+        typed::<admissionregistration::validatingadmissionpolicybinding::ValidatingAdmissionPolicyBindingKind>(),
+        typed::<admissionregistration::validatingwebhookconfiguration::ValidatingWebhookConfigurationKind>(),
+        typed::<apiregistration::apiservice::APIServiceKind>(),
         typed::<apps::controllerrevision::ControllerRevisionKind>(),
         typed::<apps::daemonset::DaemonSetKind>(),
         typed::<apps::deployment::DeploymentKind>(),
@@ -223,19 +233,33 @@ fn builtin() -> Vec<Arc<dyn Kind>> {
         typed::<autoscaling::horizontalpodautoscaler::HorizontalPodAutoscalerKind>(),
         typed::<batch::cronjob::CronJobKind>(),
         typed::<batch::job::JobKind>(),
+        typed::<certificates::certificatesigningrequest::CertificateSigningRequestKind>(),
         typed::<coordination::lease::LeaseKind>(),
         typed::<discovery::endpointslice::EndpointSliceKind>(),
+        typed::<flowcontrol::flowschema::FlowSchemaKind>(),
+        typed::<flowcontrol::prioritylevelconfiguration::PriorityLevelConfigurationKind>(),
         typed::<networking::ingress::IngressKind>(),
         typed::<networking::ingressclass::IngressClassKind>(),
+        typed::<networking::ipaddress::IPAddressKind>(),
         typed::<networking::networkpolicy::NetworkPolicyKind>(),
+        typed::<networking::servicecidr::ServiceCIDRKind>(),
         typed::<node::runtimeclass::RuntimeClassKind>(),
         typed::<policy::poddisruptionbudget::PodDisruptionBudgetKind>(),
         typed::<rbac::clusterrole::ClusterRoleKind>(),
         typed::<rbac::clusterrolebinding::ClusterRoleBindingKind>(),
         typed::<rbac::role::RoleKind>(),
         typed::<rbac::rolebinding::RoleBindingKind>(),
+        typed::<resource::deviceclass::DeviceClassKind>(),
+        typed::<resource::resourceclaim::ResourceClaimKind>(),
+        typed::<resource::resourceclaimtemplate::ResourceClaimTemplateKind>(),
+        typed::<resource::resourceslice::ResourceSliceKind>(),
         typed::<scheduling::priorityclass::PriorityClassKind>(),
+        typed::<storage::csidriver::CSIDriverKind>(),
+        typed::<storage::csinode::CSINodeKind>(),
+        typed::<storage::csistoragecapacity::CSIStorageCapacityKind>(),
         typed::<storage::storageclass::StorageClassKind>(),
+        typed::<storage::volumeattachment::VolumeAttachmentKind>(),
+        typed::<storage::volumeattributesclass::VolumeAttributesClassKind>(),
     ]
 }
 
@@ -333,7 +357,7 @@ mod tests {
     fn groups_come_by_priority_and_versions_by_preference() {
         let groups = Registry::new(Profile::Tenant).groups();
         assert_eq!((groups[0].name, groups[0].priority), ("", 18_000));
-        assert_eq!((groups[1].name, groups[1].priority), ("apps", 17_800));
+        assert_eq!((groups[1].name, groups[1].priority), ("apiregistration.k8s.io", 17_900));
         assert!(groups.is_sorted_by(|a, b| a.priority >= b.priority));
     }
 

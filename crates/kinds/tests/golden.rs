@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 use wheelhouse_base::Timestamp;
-use wheelhouse_kinds::{Entry, KindInfo, NameRule, Profile, Registry, RequestContext, Scope, scale};
+use wheelhouse_kinds::{Entry, KindInfo, NameRule, Profile, Registry, RequestContext, Requester, Scope, scale};
 use wheelhouse_meta::field::{ErrorList, Path};
 use wheelhouse_meta::validation::{NameFormat, object_meta_create, object_meta_update};
 use wheelhouse_schema::{FieldValidation, catalog, decode_value, normalise};
@@ -32,6 +33,11 @@ const UNMET: &[(&str, &str)] = &[
 /// When the recorded objects were made, and a minute later.
 const CREATED: &str = "2024-02-03T04:05:06Z";
 const NOW: Timestamp = Timestamp::from_secs(1_706_933_106 + 60);
+
+/// Who the recordings' administrator is.
+static GROUPS: LazyLock<[String; 2]> = LazyLock::new(|| ["system:masters".to_owned(), "system:authenticated".to_owned()]);
+static EXTRA: LazyLock<BTreeMap<String, Vec<String>>> =
+    LazyLock::new(|| BTreeMap::from([("authentication.kubernetes.io/credential-id".to_owned(), vec!["X509SHA256=<cert>".to_owned()])]));
 
 fn folder(info: &KindInfo) -> PathBuf {
     let group = match info.group {
@@ -104,6 +110,7 @@ fn strip_nulls(value: &mut Value) {
 fn name_format(rule: NameRule) -> NameFormat {
     match rule {
         NameRule::Subdomain => NameFormat::Dns1123Subdomain,
+        NameRule::SubdomainBytes => NameFormat::Dns1123SubdomainBytes,
         NameRule::Label => NameFormat::Dns1123Label,
         NameRule::Label1035 => NameFormat::Dns1035Label,
         NameRule::PathSegment => NameFormat::PathSegment,
@@ -128,7 +135,8 @@ impl Player<'_> {
 
     fn context(&self) -> RequestContext<'_> {
         let (subresource, group, version) = (self.text("subresource"), self.text("group"), self.text("version"));
-        RequestContext { now: Timestamp::from_secs(NOW.as_secs() - 60), subresource, group, version, ..RequestContext::default() }
+        let user = Some(Requester { name: "admin", uid: "", groups: &*GROUPS, extra: Some(&EXTRA) });
+        RequestContext { now: Timestamp::from_secs(NOW.as_secs() - 60), user, seed: 1, subresource, group, version, raw: None }
     }
 
     /// As a body comes in: decoded, defaulted, of the stored version.
@@ -176,6 +184,7 @@ impl Player<'_> {
             "Node" => append(&mut value["spec"], "taints", json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"})),
             "PersistentVolumeClaim" => append(&mut value["metadata"], "finalizers", json!("kubernetes.io/pvc-protection")),
             "PersistentVolume" => append(&mut value["metadata"], "finalizers", json!("kubernetes.io/pv-protection")),
+            "VolumeAttributesClass" => append(&mut value["metadata"], "finalizers", json!("kubernetes.io/vac-protection")),
             _ => {}
         }
         let verdict = kind.prepare_create(&mut value, &self.context());

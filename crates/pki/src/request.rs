@@ -15,7 +15,7 @@ const SUBJECT_ALT_NAME: &[u32] = &[2, 5, 29, 17];
 
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    #[error("not a PEM certificate request")]
+    #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
     #[error("not a PKCS#10 certificate request")]
     Malformed,

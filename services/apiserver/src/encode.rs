@@ -84,9 +84,9 @@ impl Form {
             View::Object => self.encode(&self.served(item)?),
             View::Partial { beta } => {
                 if self.media.encoding == Encoding::Json {
-                    return Ok(partial(item, meta_version(beta)).into());
+                    return Ok(self.partial(item, meta_version(beta))?.into());
                 }
-                self.encode(&partial_value(item, meta_version(beta))?)
+                self.encode(&self.partial_value(item, meta_version(beta))?)
             }
             View::PartialList { .. } => {
                 let message =
@@ -120,7 +120,7 @@ impl Form {
             return Ok(());
         }
         if let Some(version) = self.partial_json() {
-            out.extend_from_slice(&partial(item, version));
+            out.extend_from_slice(&self.partial(item, version)?);
             return Ok(());
         }
         if let View::Table { .. } = self.media.view {
@@ -178,7 +178,7 @@ impl Form {
                 let version = meta_version(beta).trim_start_matches("meta.k8s.io/");
                 let kind = catalog().kind("meta.k8s.io", version, "PartialObjectMetadata");
                 let kind = kind.ok_or_else(|| Status::internal_error("partial metadata has no schema"))?;
-                protobuf::encode(&partial_value(item, meta_version(beta))?, &kind.schema)
+                protobuf::encode(&self.partial_value(item, meta_version(beta))?, &kind.schema)
             }
             View::Object | View::Table { .. } => protobuf::encode(&self.served(item)?, &self.resource.schema),
         };
@@ -207,7 +207,7 @@ impl Form {
         let beta = self.media.view == View::Table { beta: true };
         match self.row_object {
             RowObject::None => out.extend_from_slice(b"null"),
-            RowObject::Metadata => out.extend_from_slice(&partial(item, meta_version(beta))),
+            RowObject::Metadata => out.extend_from_slice(&self.partial(item, meta_version(beta))?),
             RowObject::Object => serde_json::to_writer(&mut *out, &self.served(item)?).expect("a Vec takes every byte"),
         }
         out.push(b'}');
@@ -223,6 +223,22 @@ impl Form {
         let mut object = self.stored_object(item)?;
         self.resource.to_served(&mut object);
         Ok(object)
+    }
+
+    fn partial(&self, item: Item<'_>, version: &str) -> Answer<Vec<u8>> {
+        let mut out = Vec::with_capacity(512);
+        let _ = write!(out, "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":");
+        let metadata = stored::metadata_json(item.value, item.revision);
+        match self.resource.kind().annotations_from_fields() {
+            [] => out.extend_from_slice(&metadata),
+            dropped => serde_json::to_writer(&mut out, &without_annotations(&metadata, dropped)?).expect("a Vec takes every byte"),
+        }
+        out.push(b'}');
+        Ok(out)
+    }
+
+    fn partial_value(&self, item: Item<'_>, version: &str) -> Answer<Value> {
+        serde_json::from_slice(&self.partial(item, version)?).map_err(|error| Status::internal_error(error).into())
     }
 
     /// A value that is complete: a list made of values, a review, a Scale.
@@ -265,16 +281,18 @@ fn meta_version(beta: bool) -> &'static str {
     if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
 }
 
-fn partial(item: Item<'_>, version: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
-    let _ = write!(out, "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":");
-    out.extend_from_slice(&stored::metadata_json(item.value, item.revision));
-    out.push(b'}');
-    out
-}
-
-fn partial_value(item: Item<'_>, version: &str) -> Answer<Value> {
-    serde_json::from_slice(&partial(item, version)).map_err(|error| Status::internal_error(error).into())
+/// Metadata without some annotations; without any when none is left.
+fn without_annotations(metadata: &[u8], dropped: &[&str]) -> Answer<Value> {
+    let mut metadata: Value = serde_json::from_slice(metadata).map_err(Status::internal_error)?;
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.retain(|name, _| !dropped.contains(&name.as_str()));
+        if annotations.is_empty()
+            && let Some(fields) = metadata.as_object_mut()
+        {
+            fields.remove("annotations");
+        }
+    }
+    Ok(metadata)
 }
 
 fn column(column: &wheelhouse_kinds::Column) -> Value {

@@ -108,6 +108,10 @@ impl Resource {
         (other.default)(object);
         if self.is_custom() {
             self.kind().default(object);
+        } else {
+            // What this version cannot say otherwise is lost here already, as upstream's decoding goes through its internal form.
+            self.to_stored(object);
+            self.to_served(object);
         }
         // The stored version's typed struct leaves the canonical form behind; another version has none.
         wheelhouse_schema::normalise(object, &self.schema);

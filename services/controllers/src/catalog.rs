@@ -12,7 +12,7 @@ pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
 
 /// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
 pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
-    use wheelhouse_kinds::{apiextensions, apps, autoscaling, batch, core, policy, rbac};
+    use wheelhouse_kinds::{apiextensions, apps, autoscaling, batch, core, policy, rbac, storage};
     vec![
         Arc::new(apiextensions::customresourcedefinition::reconcile::CrdFinalizer),
         Arc::new(apiextensions::customresourcedefinition::reconcile::NamingConditionController),
@@ -40,6 +40,7 @@ pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconcile
         Arc::new(core::pod::reconcile::PodGarbageCollector::default()),
         Arc::new(core::persistentvolume::reconcile::PvProtectionController),
         Arc::new(core::persistentvolumeclaim::reconcile::PvcProtectionController),
+        Arc::new(storage::volumeattributesclass::reconcile::VacProtectionController),
         Arc::new(crate::garbage_collector::GarbageCollector),
         Arc::new(rbac::clusterrole::reconcile::ClusterRoleAggregation),
     ]

@@ -277,3 +277,14 @@ fn a_pods_resources_follow_sidecars_and_overrides() {
     stated["spec"]["resources"] = json!({"requests": {"cpu": "3"}});
     assert_eq!(cpu(&stated), "3");
 }
+
+#[test]
+fn new_storage_is_marked_as_in_use_once() {
+    let world = in_namespace("ns");
+    let admitted =
+        Write::create("", "persistentvolumeclaims", "ns").admit(json!({"metadata": {"name": "c"}, "spec": {"storageClassName": ""}}), &world);
+    assert_eq!(admitted.unwrap()["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    let marked = json!({"metadata": {"name": "v", "finalizers": ["a/b", "kubernetes.io/pv-protection"]}});
+    let admitted = Write::create("", "persistentvolumes", "").admit(marked.clone(), &world);
+    assert_eq!(admitted.unwrap(), marked);
+}

@@ -106,9 +106,8 @@ pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &Write
     call.admit_mutating(Operation::Create, &mut object, None, options.dry_run).await?;
     call.warn(meta::dedup_owners(&mut object));
     meta::fill_new(call, resource, &mut object, attempt);
-    let cx = RequestContext { now: call.now, group: resource.entry.group, version: resource.entry.version, ..RequestContext::default() };
     let errors_of_meta = |object: &Value| meta::check_new(resource, object);
-    let verdict = resource.kind().prepare_create(&mut object, &cx);
+    let verdict = resource.kind().prepare_create(&mut object, &RequestContext { subresource: "", ..call.context() });
     let mut errors = errors_of_meta(&object);
     errors.extend(verdict.errors);
     if !errors.is_empty() {

@@ -70,6 +70,7 @@ fn format_of(resource: &Resource) -> NameFormat {
     }
     match resource.kind().name_rule() {
         NameRule::Subdomain => NameFormat::Dns1123Subdomain,
+        NameRule::SubdomainBytes => NameFormat::Dns1123SubdomainBytes,
         NameRule::Label => NameFormat::Dns1123Label,
         NameRule::Label1035 => NameFormat::Dns1035Label,
         NameRule::PathSegment | NameRule::Own => NameFormat::PathSegment,

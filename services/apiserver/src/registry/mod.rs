@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use wheelhouse_access::{Attributes, User, admission};
 use wheelhouse_base::{Revision, Timestamp};
+use wheelhouse_kinds::{RequestContext, Requester};
 use wheelhouse_mvcc::{Fence, Snapshot};
 
 use crate::encode::{Form, Item, RowObject};
@@ -102,6 +103,22 @@ impl<'a> Call<'a> {
     pub fn form_in(&self, media: Media) -> Answer<Form> {
         let row_object = if matches!(media.view, media::View::Table { .. }) { RowObject::parse(self.query)? } else { RowObject::default() };
         Ok(Form { resource: Arc::clone(self.resource()), media, row_object, now: self.now })
+    }
+
+    /// What a kind may know of this request.
+    pub fn context(&self) -> RequestContext<'_> {
+        let entry = &self.resource().entry;
+        let User { name, uid, groups, extra } = self.user;
+        let user = Some(Requester { name, uid, groups, extra: Some(extra) });
+        RequestContext {
+            now: self.now,
+            user,
+            seed: self.seed,
+            subresource: self.subresource(),
+            group: entry.group,
+            version: entry.version,
+            raw: None,
+        }
     }
 
     /// How addresses and ports are chosen for a Service in this request.

@@ -4,7 +4,7 @@
 //! one address, and none leaks. A free one is picked at random, as upstream does: first from the upper part of the range, since the lower
 //! part is where people choose fixed ones (KEP-3070, KEP-3668), then from the lower.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use bytes::Bytes;
@@ -22,6 +22,9 @@ use crate::resource::Resource;
 
 const ADDRESSES: &str = "/registry/ranges/serviceips/";
 const PORTS: &str = "/registry/ranges/servicenodeports/";
+
+/// The first node port that a dry run shows: one that nobody can have.
+const DRY_RUN_PORT: u64 = 32_769;
 
 /// Random picks before the range is walked in order. A range that is half full needs two.
 const RANDOM_PICKS: u32 = 64;
@@ -217,6 +220,10 @@ impl Allocator<'_> {
     }
 
     fn pick_address(&mut self, errors: &mut ErrorList) -> Option<String> {
+        // Nothing is searched for in a dry run; the answer shows the network's own address.
+        if self.choice.dry_run {
+            return Some(self.choice.network.base.to_string());
+        }
         let (hosts, reserved) = (self.choice.network.hosts(), self.choice.network.reserved_addresses());
         let network = self.choice.network;
         let found = self.pick(1, hosts, reserved, |number| format!("{ADDRESSES}{}", network.address(number)));
@@ -233,22 +240,24 @@ impl Allocator<'_> {
         let ports = spec.child("ports");
         if needs_node_ports(service) {
             let mut by_number: BTreeSet<u64> = BTreeSet::new();
-            let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
-            for at in 0..count {
+            // A port that several protocols use has one node port.
+            let mut by_port: BTreeMap<u64, u64> = BTreeMap::new();
+            let asked_for: Vec<(u64, u64)> = service["spec"]["ports"].as_array().into_iter().flatten().map(numbers).collect();
+            for (at, (port, asked)) in asked_for.iter().copied().enumerate() {
                 let item = ports.index(at);
                 let path = item.child("nodePort");
-                let asked = service["spec"]["ports"][at]["nodePort"].as_u64().unwrap_or(0);
-                // One number may serve several protocols of one Service.
                 if asked != 0 && !by_number.contains(&asked) {
                     self.claim_port(asked, &path, "", errors);
                 }
-                let number = if asked != 0 { Some(asked) } else { self.pick_port(&path, errors) };
+                let shared = by_port.get(&port).copied().or_else(|| asked_for.iter().find(|(p, n)| *p == port && *n != 0).map(|(_, n)| *n));
+                let number = if asked != 0 { Some(asked) } else { shared.or_else(|| self.pick_port(&path, errors)) };
                 // The first complaint is the only one, as upstream's allocator gives up there.
                 if !errors.is_empty() {
                     return;
                 }
                 if let Some(number) = number {
                     by_number.insert(number);
+                    by_port.entry(port).or_insert(number);
                     service["spec"]["ports"][at]["nodePort"] = number.into();
                 }
             }
@@ -282,6 +291,10 @@ impl Allocator<'_> {
     }
 
     fn pick_port(&mut self, path: &Path<'_>, errors: &mut ErrorList) -> Option<u64> {
+        if self.choice.dry_run {
+            let port = (DRY_RUN_PORT..).find(|port| self.taken.insert(format!("{PORTS}{port}")));
+            return port;
+        }
         let first = u32::from(self.choice.network.first_node_port);
         let (count, reserved) = (self.choice.network.ports(), self.choice.network.reserved_ports());
         let found = self.pick(first, first + count - 1, reserved, |number| format!("{PORTS}{number}"));
@@ -332,6 +345,12 @@ impl Allocator<'_> {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+/// A port's number and its node port; 0 where there is none.
+fn numbers(port: &Value) -> (u64, u64) {
+    let number = |field: &str| port[field].as_u64().unwrap_or(0);
+    (number("port"), number("nodePort"))
 }
 
 #[cfg(test)]

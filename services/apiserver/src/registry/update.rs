@@ -3,7 +3,6 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 use wheelhouse_access::admission::Operation;
-use wheelhouse_kinds::RequestContext;
 use wheelhouse_meta::Status;
 use wheelhouse_meta::field::{FieldError, Path};
 use wheelhouse_meta::gvk::GroupKind;
@@ -123,16 +122,9 @@ pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: 
         Some(_) => {}
     }
     meta::keep_system_fields(&mut new, old);
-    let cx = RequestContext {
-        now: call.now,
-        subresource: call.subresource(),
-        group: resource.entry.group,
-        version: resource.entry.version,
-        ..RequestContext::default()
-    };
     // Who owns what is decided already; a kind that restores the rest of the metadata must not undo it.
     let managed = new.metadata_mut().get("managedFields").cloned();
-    let verdict = resource.kind().prepare_update(&mut new, old, &cx);
+    let verdict = resource.kind().prepare_update(&mut new, old, &call.context());
     match managed {
         Some(managed) => new.metadata_mut().insert("managedFields".into(), managed),
         None => new.metadata_mut().remove("managedFields"),

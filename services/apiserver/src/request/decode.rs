@@ -179,13 +179,8 @@ fn check_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Answer<(
         return Err(Status::bad_request(message).into());
     }
     let why = unregistered(sent_version, sent_kind);
-    // Upstream names the kind it wanted, and only the version without its group.
-    let shown_version = if kind.is_empty() || api_version.contains('/') && sent_kind == expected.kind {
-        GroupVersion::parse(expected.api_version).unwrap_or_default().version
-    } else {
-        group_version.version.clone()
-    };
-    Err(Status::bad_request(format!("{sent_kind} in version {} cannot be handled as a {}: {why}", quote(&shown_version), expected.kind)).into())
+    let version = quote(&group_version.version);
+    Err(Status::bad_request(format!("{sent_kind} in version {version} cannot be handled as a {}: {why}", expected.kind)).into())
 }
 
 /// Upstream names the source line of its scheme; ours is the served version.

@@ -31,6 +31,8 @@ impl TypedKind for DaemonSetKind {
 
     const NULLABLE: &'static [&'static str] = &[workload::SELECTOR];
 
+    const ANNOTATIONS_FROM_FIELDS: &'static [&'static str] = &[TEMPLATE_GENERATION];
+
     fn default(object: &mut DaemonSet) {
         defaults::apply(object);
         // Upstream's conversion writes the annotation into every object, which makes whoever sent the object its owner.

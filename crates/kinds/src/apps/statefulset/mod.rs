@@ -16,6 +16,9 @@ pub struct StatefulSetKind;
 impl TypedKind for StatefulSetKind {
     type Object = StatefulSet;
 
+    /// Pods are named after it, and a pod's name is its host name.
+    const NAME_RULE: NameRule = NameRule::Label;
+
     const INFO: KindInfo = KindInfo {
         short_names: &["sts"],
         categories: &["all"],

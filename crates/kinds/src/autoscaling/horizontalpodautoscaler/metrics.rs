@@ -16,6 +16,8 @@ pub fn validate(metric: &MetricSpec, path: &Path<'_>, errors: &mut ErrorList) {
         errors.push(FieldError::required(&path.child("type"), "must specify a metric source type"));
     }
     if !TYPES.contains(&type_) {
+        // Upstream says so before it looks at the sources and again after, and clients see both.
+        errors.push(FieldError::not_supported(&path.child("type"), type_, TYPES));
         errors.push(FieldError::not_supported(&path.child("type"), type_, TYPES));
     }
     let set = [

@@ -178,6 +178,8 @@ pub fn update(new: &Job, old: &Job) -> ErrorList {
     // A job that was stopped before it started may still be sent elsewhere.
     let unstarted = old.spec.as_ref().and_then(|s| s.suspend) == Some(true) && old.status.as_ref().is_none_or(|s| s.start_time.is_none());
     let (new, old) = (new.spec.clone().unwrap_or_default(), old.spec.clone().unwrap_or_default());
+    // Upstream validates the new object once for itself and once more as part of the update, and clients see both.
+    with_selector(&new, &path, &mut errors);
     with_selector(&new, &path, &mut errors);
     completions(&new, &old, &path.child("completions"), &mut errors);
     if new.selector != old.selector {

@@ -52,6 +52,8 @@ pub fn update(new: &Event, old: &Event, cx: &RequestContext<'_>) -> ErrorList {
         immutable("firstTimestamp", &new.first_timestamp, &old.first_timestamp, &mut errors);
         immutable("lastTimestamp", &new.last_timestamp, &old.last_timestamp, &mut errors);
         immutable("count", &new.count.unwrap_or_default(), &old.count.unwrap_or_default(), &mut errors);
+        // Upstream has the reason in its list twice, and clients see every entry.
+        immutable("reason", text(&new.reason), text(&old.reason), &mut errors);
         immutable("type", text(&new.type_), text(&old.type_), &mut errors);
         immutable("eventTime", &new.event_time, &old.event_time, &mut errors);
         immutable("action", text(&new.action), text(&old.action), &mut errors);

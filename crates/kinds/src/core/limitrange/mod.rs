@@ -29,7 +29,11 @@ impl TypedKind for LimitRangeKind {
         }
     }
 
-    fn prepare_create(object: &mut LimitRange, _: &RequestContext<'_>) -> Verdict {
+    /// A range without a name gets a UUID for one, as ever.
+    fn prepare_create(object: &mut LimitRange, cx: &RequestContext<'_>) -> Verdict {
+        if text(&object.metadata.name).is_empty() {
+            object.metadata.name = Some(uuid_from(cx.seed));
+        }
         validate::limits(object).into()
     }
 
@@ -42,4 +46,11 @@ impl TypedKind for LimitRangeKind {
     fn row(object: &LimitRange, _: Timestamp) -> Vec<Value> {
         vec![table::name(&object.metadata), table::created_at(&object.metadata)]
     }
+}
+
+/// A random UUID (RFC 9562, version 4) out of 64 random bits.
+fn uuid_from(seed: u64) -> String {
+    let low = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed >> 31);
+    let (a, b, c) = (seed >> 32, (seed >> 16) & 0xffff, seed & 0xfff);
+    format!("{a:08x}-{b:04x}-4{c:03x}-{:04x}-{:012x}", 0x8000 | (low >> 50), low & 0xffff_ffff_ffff)
 }

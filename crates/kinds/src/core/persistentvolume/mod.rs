@@ -9,6 +9,8 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeStatus};
 use crate::core::pod::defaults::or_text;
 use crate::prelude::*;
 
+pub use validate::{access_modes, source};
+
 pub struct PersistentVolumeKind;
 
 impl TypedKind for PersistentVolumeKind {

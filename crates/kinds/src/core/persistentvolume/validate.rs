@@ -40,17 +40,7 @@ pub fn create(object: &PersistentVolume) -> ErrorList {
     let mut errors = ErrorList::new();
     let path = Path::new("spec");
     let spec = object.spec.clone().unwrap_or_default();
-    let modes = items(&spec.access_modes);
-    let modes_path = path.child("accessModes");
-    if modes.is_empty() {
-        errors.push(FieldError::required(&modes_path, ""));
-    }
-    for mode in modes.iter().filter(|m| !ACCESS_MODES.contains(&m.as_str())) {
-        errors.push(FieldError::not_supported(&modes_path, mode, ACCESS_MODES));
-    }
-    if modes.len() > 1 && modes.iter().any(|m| m == "ReadWriteOncePod") {
-        errors.push(FieldError::forbidden(&modes_path, "may not use ReadWriteOncePod with other access modes"));
-    }
+    access_modes(items(&spec.access_modes), &path.child("accessModes"), &mut errors);
     capacity(&spec, &path.child("capacity"), &mut errors);
     let policy = text(&spec.persistent_volume_reclaim_policy);
     if !policy.is_empty() {
@@ -71,6 +61,19 @@ pub fn create(object: &PersistentVolume) -> ErrorList {
         one_of(mode, VOLUME_MODES, &path.child("volumeMode"), &mut errors);
     }
     errors
+}
+
+/// How it may be mounted: at least one way.
+pub fn access_modes(modes: &[String], path: &Path<'_>, errors: &mut ErrorList) {
+    if modes.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    }
+    for mode in modes.iter().filter(|m| !ACCESS_MODES.contains(&m.as_str())) {
+        errors.push(FieldError::not_supported(path, mode, ACCESS_MODES));
+    }
+    if modes.len() > 1 && modes.iter().any(|m| m == "ReadWriteOncePod") {
+        errors.push(FieldError::forbidden(path, "may not use ReadWriteOncePod with other access modes"));
+    }
 }
 
 fn capacity(spec: &PersistentVolumeSpec, path: &Path<'_>, errors: &mut ErrorList) {
@@ -94,7 +97,7 @@ fn capacity(spec: &PersistentVolumeSpec, path: &Path<'_>, errors: &mut ErrorList
 }
 
 /// Exactly one, and sound as far as the kinds of source go that a cluster of today can mount.
-fn source(spec: &PersistentVolumeSpec, path: &Path<'_>, errors: &mut ErrorList) {
+pub fn source(spec: &PersistentVolumeSpec, path: &Path<'_>, errors: &mut ErrorList) {
     let fields = serde_json::to_value(spec).unwrap_or_default();
     let mut set = SOURCES.iter().filter(|name| fields.get(**name).is_some());
     let Some(first) = set.next() else {

@@ -1,6 +1,7 @@
 //! Pod templates, for the kinds that have one.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{defaults, validate};
 use wheelhouse_meta::validation as names;
@@ -13,20 +14,24 @@ pub fn apply_defaults(template: &mut PodTemplateSpec) {
 
 /// `path` is the template's.
 pub fn validate(template: &PodTemplateSpec, path: &Path<'_>, errors: &mut ErrorList) {
-    let metadata = template.metadata.as_ref();
-    let here = path.child("metadata");
-    if let Some(metadata) = metadata {
-        validation::labels(&metadata.labels, &here.child("labels"), errors);
-        if let Some(annotations) = &metadata.annotations {
-            let annotations = annotations.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect();
-            errors.extend(names::annotations(&annotations, &here.child("annotations")));
-        }
+    if let Some(metadata) = &template.metadata {
+        // Upstream leaves the metadata out of these paths.
+        self::metadata(metadata, path, errors);
     }
     let spec = template.spec.clone().unwrap_or_default();
     validate::pod_spec(&spec, None, &path.child("spec"), errors);
     if !items(&spec.ephemeral_containers).is_empty() {
         let why = "ephemeral containers not allowed in pod template";
         errors.push(FieldError::forbidden(&path.child("spec").child("ephemeralContainers"), why));
+    }
+}
+
+/// What objects made from a template get: labels and annotations.
+pub fn metadata(metadata: &ObjectMeta, path: &Path<'_>, errors: &mut ErrorList) {
+    validation::labels(&metadata.labels, &path.child("labels"), errors);
+    if let Some(annotations) = &metadata.annotations {
+        let annotations = annotations.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect();
+        errors.extend(names::annotations(&annotations, &path.child("annotations")));
     }
 }
 

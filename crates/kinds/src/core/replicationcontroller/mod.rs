@@ -15,6 +15,8 @@ pub struct ReplicationControllerKind;
 impl TypedKind for ReplicationControllerKind {
     type Object = ReplicationController;
 
+    const NAME_RULE: NameRule = NameRule::SubdomainBytes;
+
     const INFO: KindInfo = KindInfo {
         short_names: &["rc"],
         categories: &["all"],

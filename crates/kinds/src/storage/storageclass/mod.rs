@@ -6,6 +6,8 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use crate::prelude::*;
 
+pub use validate::{parameters, provisioner};
+
 pub struct StorageClassKind;
 
 /// Marks the class of claims that name none.

@@ -1,5 +1,7 @@
 //! What a StorageClass must be.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::storage::v1::StorageClass;
 use wheelhouse_meta::validation as names;
 
@@ -12,29 +14,36 @@ const MAX_PARAMETER_BYTES: usize = 256 * 1024;
 
 pub fn create(object: &StorageClass) -> ErrorList {
     let mut errors = ErrorList::new();
-    let here = Path::new("provisioner");
-    if object.provisioner.is_empty() {
-        errors.push(FieldError::required(&here, ""));
-    } else {
-        let lower = object.provisioner.to_lowercase();
-        validation::texts(names::qualified_name(&lower), &lower, &here, &mut errors);
-    }
-    let here = Path::new("parameters");
-    let parameters = object.parameters.clone().unwrap_or_default();
-    if parameters.len() > MAX_PARAMETERS {
-        errors.push(FieldError::too_long(&here, MAX_PARAMETERS));
-    } else {
-        if parameters.contains_key("") {
-            errors.push(FieldError::invalid(&here, "", "field can not be empty."));
-        }
-        if parameters.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() > MAX_PARAMETER_BYTES {
-            errors.push(FieldError::too_long(&here, MAX_PARAMETER_BYTES));
-        }
-    }
+    provisioner(&object.provisioner, &Path::new("provisioner"), &mut errors);
+    parameters(&object.parameters.clone().unwrap_or_default(), &Path::new("parameters"), &mut errors);
     one_of(text(&object.reclaim_policy), &["Delete", "Retain"], &Path::new("reclaimPolicy"), &mut errors);
     one_of(text(&object.volume_binding_mode), &["Immediate", "WaitForFirstConsumer"], &Path::new("volumeBindingMode"), &mut errors);
     topologies(object, &mut errors);
     errors
+}
+
+/// The name of a driver: qualified, in any case.
+pub fn provisioner(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    if name.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else {
+        let lower = name.to_lowercase();
+        validation::texts(names::qualified_name(&lower), &lower, path, errors);
+    }
+}
+
+/// What a driver is told about a volume.
+pub fn parameters(parameters: &BTreeMap<String, String>, path: &Path<'_>, errors: &mut ErrorList) {
+    if parameters.len() > MAX_PARAMETERS {
+        errors.push(FieldError::too_long(path, MAX_PARAMETERS));
+        return;
+    }
+    if parameters.contains_key("") {
+        errors.push(FieldError::invalid(path, "", "field can not be empty."));
+    }
+    if parameters.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() > MAX_PARAMETER_BYTES {
+        errors.push(FieldError::too_long(path, MAX_PARAMETER_BYTES));
+    }
 }
 
 fn topologies(object: &StorageClass, errors: &mut ErrorList) {

@@ -1,0 +1,3 @@
+//! `apiregistration.k8s.io/v1`.
+
+pub mod apiservice;

@@ -1,0 +1,3 @@
+//! `certificates.k8s.io/v1`.
+
+pub mod certificatesigningrequest;
