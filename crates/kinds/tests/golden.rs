@@ -28,6 +28,14 @@ const UNMET: &[(&str, &str)] = &[
     ("f-deletes/del-crd/release", "as upd-0: the progress of the deletion is the server's"),
     ("b-validation/bad-crd/bad-14", "CEL rules are not compiled"),
     ("b-validation/bad-crd/bad-16", "CEL rules are not compiled"),
+    ("b-updates/upd-apisvc/upd-0", "whether a Service answers is found out by a controller"),
+    ("b-validation/bad-map/bad-4", "expressions are not compiled"),
+    ("b-validation/bad-devcl/bad-0", "expressions are not compiled"),
+    ("b-validation/bad-devcl/bad-1", "expressions are not compiled"),
+    ("b-validation/bad-devcl/bad-2", "expressions are not compiled"),
+    ("b-validation/bad-rclaim/bad-8", "the namespace's labels are looked at by the API server"),
+    ("f-deletes/del-devcl/release", "upstream compares opaque parameters by their bytes, which a patch rewrites"),
+    ("a-tables/tab-fs/rows", "the condition is reported by a controller"),
 ];
 
 /// When the recorded objects were made, and a minute later.

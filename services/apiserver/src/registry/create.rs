@@ -10,7 +10,7 @@ use wheelhouse_mvcc::Snapshot;
 
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Also, Step, Writer, Written};
-use super::{Call, fields, meta, object_reply, services};
+use super::{Call, device_access, fields, meta, object_reply, services};
 use crate::request::{Answer, decode, media};
 use crate::respond::Reply;
 
@@ -109,6 +109,7 @@ pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &Write
     let errors_of_meta = |object: &Value| meta::check_new(resource, object);
     let verdict = resource.kind().prepare_create(&mut object, &RequestContext { subresource: "", ..call.context() });
     let mut errors = errors_of_meta(&object);
+    errors.extend(device_access::check(call, &object));
     errors.extend(verdict.errors);
     if !errors.is_empty() {
         return Err(Status::invalid(&resource.group_kind, object.name(), &errors).into());

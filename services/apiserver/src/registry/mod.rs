@@ -13,6 +13,7 @@ pub mod collection;
 pub mod connect;
 pub mod create;
 pub mod delete;
+mod device_access;
 pub mod eviction;
 pub mod fields;
 pub mod get;

@@ -18,6 +18,8 @@ impl TypedKind for IPAddressKind {
 
     const NAME_RULE: NameRule = NameRule::Own;
 
+    const NULLABLE: &'static [&'static str] = &[PARENT_REF];
+
     fn prepare_create(object: &mut IPAddress, cx: &RequestContext<'_>) -> Verdict {
         validate(object, cx).into()
     }
