@@ -2,33 +2,11 @@
 //!
 //! Out, it is as Go's encoder writes it: sorted keys, lists flush with their key, and quotes around every text that YAML 1.1 would read as something else.
 
+mod read;
+
 use serde_json::Value;
 
-/// Flow collections may nest this deep before the parser is not even asked: it takes time that grows with the square of their depth. Objects
-/// nest a tenth of this; the rest is for brackets inside texts, which are counted too.
-const MAX_FLOW_DEPTH: usize = 1000;
-
-/// Reads a document. The error is the parser's text.
-pub fn parse(text: &[u8]) -> Result<Value, String> {
-    // Clients mostly send JSON under this name, which is YAML too and faster to read as what it is.
-    if text.iter().find(|b| !b.is_ascii_whitespace()).is_some_and(|b| *b == b'{')
-        && let Ok(value) = serde_json::from_slice(text)
-    {
-        return Ok(value);
-    }
-    let mut depth = 0usize;
-    for byte in text {
-        match byte {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > MAX_FLOW_DEPTH {
-            return Err("exceeded max depth".into());
-        }
-    }
-    serde_norway::from_slice(text).map_err(|error| error.to_string())
-}
+pub use read::parse;
 
 /// A whole document.
 pub fn to_string(value: &Value) -> String {

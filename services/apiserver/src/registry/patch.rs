@@ -60,7 +60,7 @@ async fn apply(call: &Call<'_>) -> Answer<Reply> {
     let form = call.form()?;
     let options = WriteOptions::parse(call, OptionsKind::Apply)?;
     let resource = call.resource();
-    let applied = applied_body(call, &resource.api_version, resource.info().kind)?;
+    let applied = applied_body(call, &resource.api_version, resource.info().kind, options.validation)?;
     let mut writer = Writer::begin(call, resource, call.key(), options.dry_run);
     let written = loop {
         let current = writer.current()?;
@@ -107,9 +107,10 @@ fn finish_merge(call: &Call<'_>, new: &mut Value) -> Answer<()> {
 }
 
 /// The body of an apply exactly as sent: neither defaults nor the path's namespace must become owned, and an unknown field is the merge's error.
-pub fn applied_body(call: &Call<'_>, api_version: &str, kind: &str) -> Answer<Value> {
-    let value: Value = crate::yaml::parse(call.body)
+pub fn applied_body(call: &Call<'_>, api_version: &str, kind: &str, validation: FieldValidation) -> Answer<Value> {
+    let document = crate::yaml::parse(call.body)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: yaml: {error}")))?;
+    let value = document.value;
     let sent = value.group_version_kind().unwrap_or_default();
     if !value.is_object() || sent.kind.is_empty() {
         return Err(Status::bad_request(format!("invalid object type: {sent}")).into());
@@ -122,7 +123,16 @@ pub fn applied_body(call: &Call<'_>, api_version: &str, kind: &str) -> Answer<Va
     if sent_kind != kind {
         return Err(Status::bad_request(format!("invalid object type: {sent}")).into());
     }
-    Ok(value)
+    match (validation, decode::repeated_keys(&document.repeated)) {
+        (FieldValidation::Strict, Some(why)) => {
+            Err(Status::bad_request(format!("error strict decoding YAML: error converting YAML to JSON: {why}")).into())
+        }
+        (FieldValidation::Warn, _) => {
+            call.warn(document.repeated);
+            Ok(value)
+        }
+        _ => Ok(value),
+    }
 }
 
 /// A patch of one of the three older kinds.

@@ -58,7 +58,7 @@ pub async fn set(call: &Call<'_>, patch: bool) -> Answer<Reply> {
     let schema = schema();
     let expected = decode::Expected { api_version: API_VERSION, kind: "Scale", schema: &schema, custom: false };
     let body = if applies {
-        Body::Applied(applied_body(call, API_VERSION, "Scale")?)
+        Body::Applied(applied_body(call, API_VERSION, "Scale", options.validation)?)
     } else if patch {
         Body::Patch
     } else {

@@ -37,18 +37,39 @@ pub fn body(bytes: &Bytes, encoding: Encoding, expected: Expected<'_>, validatio
     match encoding {
         Encoding::Json => json(bytes, bytes, expected, validation),
         Encoding::Yaml => {
-            let value: Value = crate::yaml::parse(bytes).map_err(|error| {
+            let document = crate::yaml::parse(bytes).map_err(|error| {
                 Status::bad_request(unrecognized(
                     expected,
                     bytes,
                     &format!("couldn't get version/kind; json parse error: error converting YAML to JSON: yaml: {error}"),
                 ))
             })?;
-            let text = serde_json::to_vec(&value).unwrap_or_default();
-            json(&text.into(), bytes, expected, validation)
+            let text = serde_json::to_vec(&document.value).unwrap_or_default();
+            if validation == FieldValidation::Strict
+                && let Some(why) = repeated_keys(&document.repeated)
+            {
+                let version = GroupVersion::parse(expected.api_version).unwrap_or_default().version;
+                let message = format!(
+                    "{} in version {} cannot be handled as a {}: strict decoding error: {why}",
+                    expected.kind,
+                    quote(&version),
+                    expected.kind
+                );
+                return Err(Status::bad_request(message).into());
+            }
+            let mut decoded = json(&text.into(), bytes, expected, validation)?;
+            if validation == FieldValidation::Warn {
+                decoded.warnings.splice(0..0, document.repeated);
+            }
+            Ok(decoded)
         }
         Encoding::Protobuf => from_protobuf(bytes, expected, validation),
     }
+}
+
+/// Keys that a YAML document repeats, in the words of Go's strict decoder; `None` if there are none.
+pub fn repeated_keys(repeated: &[String]) -> Option<String> {
+    (!repeated.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", repeated.join("\n  ")))
 }
 
 /// `sent` is what the client wrote, for messages; `text` is its JSON.
