@@ -7,5 +7,5 @@ mod service;
 mod wait;
 
 pub use https::{Answer, Https, Request};
-pub use service::{Kubectl, Ran, Service, Tenant};
+pub use service::{Kubectl, Ran, Service, Tenant, binary};
 pub use wait::until;

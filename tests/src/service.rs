@@ -60,7 +60,7 @@ impl Ran {
 }
 
 /// The programs lie in the folder of this one; a test's own binary is one further down, in `deps`.
-fn binary(name: &str) -> PathBuf {
+pub fn binary(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("the test knows its own path");
     let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| panic!("{name} is not beside {}: `make build` builds the programs", own.display()))

@@ -14,6 +14,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use tokio::process::Command;
+use tokio::task::JoinSet;
 use wheelhouse_client::{Client, ClientError, ListOptions, PatchKind, Target, Transport};
 use wheelhouse_kinds::core::node::LEAVING;
 use wheelhouse_kubelet::cri::Runtime;
@@ -127,10 +128,17 @@ async fn terminate(process: &Path) {
 
 async fn stop_pods(layout: &Layout, file: &NodeFile) {
     let runtime = Runtime::new(&layout.socket(file));
+    let mut stops = JoinSet::new();
     for container in runtime.containers(None).await.unwrap_or_default() {
-        let _ = runtime.stop_container(&container.id, STOP).await;
+        let runtime = runtime.clone();
+        stops.spawn(async move { runtime.stop_container(&container.id, STOP).await });
     }
+    while stops.join_next().await.is_some() {}
+    let config = layout.kubelet(file);
     for sandbox in runtime.sandboxes(None).await.unwrap_or_default() {
+        if let Some(pod) = sandbox.metadata {
+            let _ = std::fs::remove_dir_all(config.pod_logs(&pod.namespace, &pod.name, &pod.uid));
+        }
         let _ = runtime.stop_sandbox(&sandbox.id).await;
         let _ = runtime.remove_sandbox(&sandbox.id).await;
     }

@@ -12,6 +12,7 @@ pub mod args;
 pub mod check;
 pub mod containerd;
 pub mod credentials;
+pub mod image;
 pub mod join;
 pub mod layout;
 pub mod leave;

@@ -10,8 +10,9 @@
 //!         found one -> reap    otherwise wait
 //! ```
 
-use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::json;
+
+use crate::image::{self, Content, File};
 
 /// The name under which a node's own containerd looks for it.
 pub const NAME: &str = "wheelhouse.local/pause:1";
@@ -63,46 +64,8 @@ fn program() -> Option<Vec<u8>> {
 
 /// An archive that `ctr images import` takes, with the image under `name`.
 pub fn archive(name: &str) -> Option<Vec<u8>> {
-    let layer = tar(&[("pause", 0o755, program()?)]);
-    let layer_digest = hex(&layer);
-    let config = json!({
-        "architecture": "amd64", "os": "linux", "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
-        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer_digest}")]},
-    })
-    .to_string();
-    let (config_name, layer_name) = (format!("{}.json", hex(config.as_bytes())), format!("{layer_digest}.tar"));
-    let manifest = json!([{"Config": config_name, "RepoTags": [name], "Layers": [layer_name]}]).to_string();
-    Some(tar(&[(&config_name, 0o644, config.into_bytes()), (&layer_name, 0o644, layer), ("manifest.json", 0o644, manifest.into_bytes())]))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// A tar archive of plain files (POSIX ustar).
-fn tar(files: &[(&str, u32, Vec<u8>)]) -> Vec<u8> {
-    const BLOCK: usize = 512;
-    let mut out = Vec::new();
-    for (name, mode, bytes) in files {
-        let mut header = vec![0u8; BLOCK];
-        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-        put(0, name);
-        put(100, &format!("{mode:07o}"));
-        put(108, "0000000");
-        put(116, "0000000");
-        put(124, &format!("{:011o}", bytes.len()));
-        put(136, "00000000000");
-        put(148, "        ");
-        put(156, "0");
-        put(257, "ustar\x0000");
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-        out.extend(header);
-        out.extend_from_slice(bytes);
-        out.resize(out.len().next_multiple_of(BLOCK), 0);
-    }
-    out.resize(out.len() + 2 * BLOCK, 0);
-    out
+    let file = File { path: "pause".into(), mode: 0o755, content: Content::Bytes(program()?) };
+    Some(image::archive(name, &[file], &json!({"Entrypoint": ["/pause"], "User": "65535:65535"})))
 }
 
 #[cfg(test)]
@@ -123,12 +86,5 @@ mod tests {
         let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
         assert!(told.success());
         child.wait().unwrap();
-    }
-
-    #[test]
-    fn archives_are_whole_blocks_and_name_the_image() {
-        let archive = archive(NAME).unwrap();
-        assert_eq!(archive.len() % 512, 0);
-        assert!(String::from_utf8_lossy(&archive).contains("\"RepoTags\":[\"wheelhouse.local/pause:1\"]"));
     }
 }

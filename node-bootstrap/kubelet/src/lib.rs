@@ -15,6 +15,7 @@
 pub mod config;
 pub mod cri;
 pub mod lifecycle;
+pub mod logs;
 pub mod node;
 pub mod observed;
 pub mod pods;

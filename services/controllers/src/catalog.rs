@@ -12,7 +12,12 @@ pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
 
 /// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
 pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
+<<<<<<< HEAD
     use wheelhouse_kinds::{apiextensions, apps, autoscaling, batch, core, policy, rbac, storage};
+=======
+    use wheelhouse_kinds::certificates::certificatesigningrequest::reconcile as csr;
+    use wheelhouse_kinds::{apps, core, rbac, storage};
+>>>>>>> 255e1b9 (Certificates of nodes are approved, signed and cleaned up; logs are read and rotated; a test of a machine that joins)
     vec![
         Arc::new(apiextensions::customresourcedefinition::reconcile::CrdFinalizer),
         Arc::new(apiextensions::customresourcedefinition::reconcile::NamingConditionController),
@@ -42,6 +47,9 @@ pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconcile
         Arc::new(core::persistentvolumeclaim::reconcile::PvcProtectionController),
         Arc::new(storage::volumeattributesclass::reconcile::VacProtectionController),
         Arc::new(crate::garbage_collector::GarbageCollector),
+        Arc::new(csr::ApprovingController),
+        Arc::new(csr::SigningController),
+        Arc::new(csr::CleanerController),
         Arc::new(rbac::clusterrole::reconcile::ClusterRoleAggregation),
     ]
 }

@@ -27,7 +27,7 @@ const MAX_MESSAGE: usize = 16 << 20;
 pub enum CriError {
     /// The message alone is what users see.
     #[error("{}", .0.message())]
-    Refused(#[source] Box<tonic::Status>),
+    Refused(Box<tonic::Status>),
     #[error("the container runtime answered {0} without what was asked for")]
     Empty(&'static str),
 }

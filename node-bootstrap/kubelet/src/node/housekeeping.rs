@@ -15,7 +15,9 @@ use super::machine;
 use super::object::Pressure;
 use crate::config::KubeletConfig;
 use crate::cri::Runtime;
+use crate::logs::rotate;
 use crate::pods::{Command, Shared};
+use crate::spec::meta;
 
 /// Upstream's monitoring interval.
 const LOOK: Duration = Duration::from_secs(10);
@@ -44,9 +46,26 @@ impl Housekeeping {
             if pressed || round.is_multiple_of(IMAGES_EVERY) {
                 self.remove_images(&mut known, &measured, pressed).await;
             }
+            self.rotate_logs().await;
             round = round.wrapping_add(1);
             if let Some(resource) = short.first() {
                 self.evict(*resource).await;
+            }
+        }
+    }
+
+    async fn rotate_logs(&self) {
+        for view in self.shared.pods().into_values() {
+            let metadata = &view.pod.metadata;
+            let folder = self.config.pod_logs(meta(&metadata.namespace), meta(&metadata.name), meta(&metadata.uid));
+            for container in view.runtime.containers.iter().filter(|container| container.is_running()) {
+                let log = folder.join(&container.name).join(format!("{}.log", container.attempt));
+                let stamp = self.clock.now().as_micros().to_string();
+                if rotate::set_aside(&log, &stamp).unwrap_or(false)
+                    && let Err(error) = self.runtime.reopen_log(&container.id).await
+                {
+                    tracing::warn!(log = %log.display(), error = &error as &dyn std::error::Error, "the runtime goes on writing a log that was set aside");
+                }
             }
         }
     }

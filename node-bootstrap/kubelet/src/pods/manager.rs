@@ -122,6 +122,10 @@ impl Manager {
                 Some(ended) = running.tasks.join_next() => {
                     if let Ok(uid) = ended {
                         running.workers.remove(&uid);
+                        // It erased the pod; the last list is older than that.
+                        if let Some(relist) = &mut running.relist {
+                            relist.pods.remove(&uid);
+                        }
                     }
                 }
                 _ = relist.tick() => self.relist(&mut running).await,

@@ -7,6 +7,7 @@
 //! What was asked never changes. That the asker holds the key is checked once, at creation.
 
 mod columns;
+pub mod reconcile;
 mod strategy;
 mod validate;
 
