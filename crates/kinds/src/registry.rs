@@ -198,8 +198,8 @@ fn typed<T: TypedKind>() -> Arc<dyn Kind> {
 /// The list of kinds: one line for each folder.
 fn builtin() -> Vec<Arc<dyn Kind>> {
     use crate::{
-        admissionregistration, apiextensions, apiregistration, apps, autoscaling, batch, certificates, coordination, core, discovery, flowcontrol, networking, node,
-        policy, rbac, resource, scheduling, storage,
+        admissionregistration, apiextensions, apiregistration, apps, autoscaling, batch, certificates, coordination, core, discovery, flowcontrol,
+        networking, node, policy, rbac, resource, scheduling, storage,
     };
     vec![
         typed::<core::configmap::ConfigMapKind>(),

@@ -113,6 +113,8 @@ pub struct Signup {
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
     /// Ask for a cluster.
+    // Its own `--version` is Kubernetes'.
+    #[command(disable_version_flag = true)]
     Create {
         name: String,
         /// Control-plane replicas: 3 or 5.

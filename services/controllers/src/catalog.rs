@@ -12,12 +12,8 @@ pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
 
 /// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
 pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
-<<<<<<< HEAD
-    use wheelhouse_kinds::{apiextensions, apps, autoscaling, batch, core, policy, rbac, storage};
-=======
     use wheelhouse_kinds::certificates::certificatesigningrequest::reconcile as csr;
-    use wheelhouse_kinds::{apps, core, rbac, storage};
->>>>>>> 255e1b9 (Certificates of nodes are approved, signed and cleaned up; logs are read and rotated; a test of a machine that joins)
+    use wheelhouse_kinds::{apiextensions, apps, autoscaling, batch, core, policy, rbac, storage};
     vec![
         Arc::new(apiextensions::customresourcedefinition::reconcile::CrdFinalizer),
         Arc::new(apiextensions::customresourcedefinition::reconcile::NamingConditionController),
