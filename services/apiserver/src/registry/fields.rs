@@ -14,6 +14,9 @@ use crate::resource::Resource;
 
 const STATUS: &[&[&str]] = &[&["status"]];
 const SPEC: &[&[&str]] = &[&["spec"]];
+const SPEC_AND_STATUS: &[&[&str]] = &[&["spec"], &["status"]];
+const SPEC_AND_CERTIFICATE: &[&[&str]] = &[&["spec"], &["status", "certificate"]];
+const SPEC_AND_CONDITIONS: &[&[&str]] = &[&["spec"], &["status", "conditions"]];
 const SPEC_AND_LABELS: &[&[&str]] = &[&["spec"], &["metadata", "labels"]];
 const METADATA_AND_SPEC: &[&[&str]] = &[&["metadata"], &["spec"]];
 
@@ -93,6 +96,14 @@ fn manager_of<'a>(call: &Call<'a>, name: &'a str) -> Manager<'a> {
 
 /// What a write here cannot change, so that nobody comes to own it through here.
 fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&'static str]] {
+    // What is asked for in a certificate request never changes after all, and who asks is not what the body says.
+    if resource.is("certificates.k8s.io", "certificatesigningrequests") {
+        return match subresource {
+            "" => SPEC_AND_STATUS,
+            "approval" => SPEC_AND_CERTIFICATE,
+            _ => SPEC_AND_CONDITIONS,
+        };
+    }
     match subresource {
         "" if resource.subresource("status").is_some() => STATUS,
         "status" if resource.is("apps", "deployments") => SPEC_AND_LABELS,

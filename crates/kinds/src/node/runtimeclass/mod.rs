@@ -11,8 +11,11 @@ pub struct RuntimeClassKind;
 impl TypedKind for RuntimeClassKind {
     type Object = RuntimeClass;
 
-    const INFO: KindInfo =
-        KindInfo { unconditional_update: false, ..KindInfo::cluster("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass") };
+    const INFO: KindInfo = KindInfo {
+        create_on_update: true,
+        unconditional_update: false,
+        ..KindInfo::cluster("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass")
+    };
 
     fn prepare_create(object: &mut RuntimeClass, _: &RequestContext<'_>) -> Verdict {
         validate(object).into()
