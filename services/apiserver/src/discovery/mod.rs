@@ -184,10 +184,14 @@ fn digest(bytes: &[u8]) -> String {
     digest.as_ref().iter().map(|b| format!("{b:02X}")).collect()
 }
 
+/// Kinds whose hash upstream still makes from an older version, which it stores or stored in its first release with the current one.
+const HASHED_AS_V1BETA1: &[&str] = &["CustomResourceDefinition", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
+
 /// What clients compare to learn whether the stored form of a resource changed.
 fn storage_version_hash(resource: &Resource) -> String {
     let info = resource.info();
-    let text = format!("{}/{}/{}", info.group, info.version, info.kind);
+    let version = if HASHED_AS_V1BETA1.contains(&info.kind) && !resource.is_custom() { "v1beta1" } else { info.version };
+    let text = format!("{}/{version}/{}", info.group, info.kind);
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
     STANDARD.encode(&digest.as_ref()[..8])
 }
