@@ -28,6 +28,8 @@ pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconcile
         Arc::new(core::replicationcontroller::reconcile::ReplicationControllerController),
         Arc::new(policy::poddisruptionbudget::reconcile::DisruptionController),
         Arc::new(core::pod::reconcile::StaleDisruptionController),
+        Arc::new(core::pod::reconcile::EphemeralVolumeController),
+        Arc::new(core::node::reconcile::TtlController),
         Arc::new(core::namespace::reconcile::NamespaceController),
         Arc::new(core::namespace::reconcile::RootCaPublisher { ca: ca.to_owned() }),
         Arc::new(core::serviceaccount::reconcile::ServiceAccountController),

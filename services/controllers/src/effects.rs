@@ -29,6 +29,8 @@ impl EffectHandler for NoEffects {
     }
 }
 
+const NOT_SERVED: &str = "the server could not find the requested resource";
+
 /// Executes what asks the API server, as the controller's own user, and leaves the rest to `others`.
 pub struct ApiEffects {
     pub client: Client,
@@ -42,6 +44,8 @@ impl EffectHandler for ApiEffects {
             return self.others.run(effect).await;
         }
         let path = effect.input["path"].as_str().ok_or("a reading of metrics without a path")?;
-        self.client.read(path).await.map_err(|error| error.to_string())
+        let answer = self.client.read(path).await;
+        // A metrics API that nobody serves answers with a bare 404; the words are client-go's.
+        answer.map_err(|error| if error.code() == 404 { NOT_SERVED.to_owned() } else { error.to_string() })
     }
 }

@@ -63,7 +63,7 @@ impl Controllers {
             let hands = Hands {
                 store: self.store.clone(),
                 executor: Executor::new(client.clone(), resources.clone(), agent),
-                recorder: EventRecorder::new(client.clone(), reconciler.name(), self.clock.clone()),
+                recorder: EventRecorder::new(client.clone(), reconciler.component(), self.clock.clone()),
                 effects: Arc::new(ApiEffects { client, others: self.effects.clone() }),
             };
             drivers.push((Driver::new(reconciler, self.clock.clone()), Arc::new(hands)));

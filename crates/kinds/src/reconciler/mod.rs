@@ -93,6 +93,11 @@ pub trait Reconciler: Send + Sync + 'static {
         false
     }
 
+    /// The component that its events come from, where upstream's is not the controller's name.
+    fn component(&self) -> &'static str {
+        self.name()
+    }
+
     fn triggers(&self) -> Vec<Trigger>;
 
     /// Pure and synchronous: no I/O, clock or randomness. A missing object is a key like any other: there may be something to clean up.
@@ -104,6 +109,7 @@ pub trait AnyReconciler: Send + Sync + 'static {
     fn name(&self) -> &'static str;
     fn service_account(&self) -> &'static str;
     fn is_part_of_the_server(&self) -> bool;
+    fn component(&self) -> &'static str;
     fn triggers(&self) -> Vec<Trigger>;
     fn new_memory(&self) -> Box<dyn Any + Send>;
     fn reconcile(&self, key: &Key, view: &View, cx: &Context<'_>, memory: &mut (dyn Any + Send)) -> Plan;
@@ -120,6 +126,10 @@ impl<R: Reconciler> AnyReconciler for R {
 
     fn is_part_of_the_server(&self) -> bool {
         Reconciler::is_part_of_the_server(self)
+    }
+
+    fn component(&self) -> &'static str {
+        Reconciler::component(self)
     }
 
     fn triggers(&self) -> Vec<Trigger> {

@@ -68,6 +68,10 @@ impl Reconciler for HorizontalPodAutoscalerController {
         "horizontal-pod-autoscaler"
     }
 
+    fn component(&self) -> &'static str {
+        "horizontal-pod-autoscaler"
+    }
+
     fn triggers(&self) -> Vec<Trigger> {
         vec![Trigger::itself(AUTOSCALERS)]
     }

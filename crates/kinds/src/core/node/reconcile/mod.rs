@@ -6,12 +6,14 @@ mod node_ipam_controller;
 mod node_lifecycle_controller;
 mod taint_eviction_controller;
 pub(crate) mod taints;
+mod ttl_controller;
 mod zones;
 
 pub use node_departure_controller::NodeDepartureController;
 pub use node_ipam_controller::{NodeIpamController, PodRangeError};
 pub use node_lifecycle_controller::NodeLifecycleController;
 pub use taint_eviction_controller::TaintEvictionController;
+pub use ttl_controller::TtlController;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 

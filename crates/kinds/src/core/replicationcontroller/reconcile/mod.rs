@@ -27,6 +27,10 @@ impl Reconciler for ReplicationControllerController {
         "replication-controller"
     }
 
+    fn component(&self) -> &'static str {
+        "replication-controller"
+    }
+
     fn triggers(&self) -> Vec<Trigger> {
         let orphans = Trigger {
             resource: PODS,

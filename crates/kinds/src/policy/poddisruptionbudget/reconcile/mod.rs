@@ -45,6 +45,10 @@ impl Reconciler for DisruptionController {
         "disruption-controller"
     }
 
+    fn component(&self) -> &'static str {
+        "controllermanager"
+    }
+
     fn triggers(&self) -> Vec<Trigger> {
         let pods = Trigger {
             resource: PODS,
