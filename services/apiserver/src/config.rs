@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::registry::service_network::ServiceNetwork;
 
+/// Where the API is inside every cluster, unless it is configured otherwise.
+pub const API_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 127, 255, 1);
+pub const API_PORT: u16 = 6443;
+
 #[derive(Clone, Debug)]
 pub struct Config {
     pub services: ServiceNetwork,
@@ -39,8 +43,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             services: ServiceNetwork::default(),
-            api_address: Ipv4Addr::new(100, 127, 255, 1),
-            api_port: 6443,
+            api_address: API_ADDRESS,
+            api_port: API_PORT,
             client_ca_pem: String::new(),
             limits: Limits::default(),
         }

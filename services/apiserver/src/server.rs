@@ -283,6 +283,7 @@ impl ApiServer {
             fence: if incoming.origin.is_in_process() { parts.extensions.get::<Fence>().copied() } else { None },
             seed: rand::random(),
             warnings: incoming.warnings,
+            trail: incoming.trail,
         };
         dispatch::dispatch(&call, &parts.method).await
     }

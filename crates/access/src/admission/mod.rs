@@ -6,10 +6,12 @@
 //!
 //! A plugin is a function of the request, the object and what [`Lookups`] finds. It keeps nothing between requests.
 
+mod ingress_class;
 mod limit_ranger;
 mod namespace_lifecycle;
 pub mod node_restriction;
 mod pod;
+mod pod_security;
 mod priority;
 pub mod quota;
 pub mod resources;
@@ -20,6 +22,8 @@ mod storage_objects;
 mod taints;
 
 pub use service_account::awaited_account;
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use wheelhouse_base::Timestamp;
@@ -35,6 +39,22 @@ pub enum Operation {
     Delete,
     /// `exec`, `attach`, `portforward` and `proxy`.
     Connect,
+}
+
+/// What the plugins say beside their verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+    /// For the audit event.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Notes {
+    /// The first note under a key counts, as upstream's.
+    pub fn annotate(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        self.annotations.entry(key.into()).or_insert_with(|| value.into());
+    }
 }
 
 /// A write, as the plugins see it.
@@ -86,8 +106,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Runs the mutating plugins in upstream's order. The answer holds texts for `Warning` headers.
-pub fn mutate(request: &Request<'_>, object: &mut Value, lookups: &dyn Lookups) -> Answer<Vec<String>> {
+/// Runs the mutating plugins in upstream's order.
+pub fn mutate(request: &Request<'_>, object: &mut Value, lookups: &dyn Lookups) -> Answer<()> {
     namespace_lifecycle::check(request, Some(object), lookups)?;
     limit_ranger::mutate(request, object, lookups);
     service_account::mutate(request, object, lookups)?;
@@ -97,20 +117,22 @@ pub fn mutate(request: &Request<'_>, object: &mut Value, lookups: &dyn Lookups) 
     storage_class::mutate(request, object, lookups);
     storage_objects::protect(request, object);
     runtime_class::mutate(request, object, lookups)?;
-    Ok(Vec::new())
+    ingress_class::mutate(request, object, lookups);
+    Ok(())
 }
 
-/// Runs the validating plugins in upstream's order. `object` is `None` for deletes.
-pub fn validate(request: &Request<'_>, object: Option<&Value>, lookups: &dyn Lookups) -> Answer<Vec<String>> {
+/// Runs the validating plugins in upstream's order. `object` is `None` for deletes. The notes hold for a refused request too.
+pub fn validate(request: &Request<'_>, object: Option<&Value>, lookups: &dyn Lookups, notes: &mut Notes) -> Answer<()> {
     namespace_lifecycle::check(request, object, lookups)?;
     if let Some(object) = object {
         limit_ranger::validate(request, object, lookups)?;
         service_account::validate(request, object, lookups)?;
+        pod_security::validate(request, object, lookups, notes)?;
         priority::validate(request, object, lookups)?;
         storage_objects::check_growth(request, object, lookups)?;
         runtime_class::validate(request, object, lookups)?;
     }
-    Ok(Vec::new())
+    Ok(())
 }
 
 #[cfg(test)]

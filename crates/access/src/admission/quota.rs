@@ -4,11 +4,12 @@
 //! (new object, old object, quotas) --charge--> the quotas with their new `status.used`, or a refusal
 //! ```
 //!
-//! Upstream charges a quota before the write and corrects it later. Here the returned quotas belong into the same transaction as the object,
-//! each compared with the resource version that it was read at, so that usage is exact and two writes cannot take the last place together.
-//! A deletion gives back what it used in the same way and is never refused.
+//! Upstream charges a quota before the write and corrects it later. Here what every quota of a namespace has used is one record, its
+//! [`settle`]d ledger, compared and written in the object's own transaction: usage is exact and two writes cannot take the last place
+//! together. A deletion gives back what it used in the same way and is never refused. The quotas' `status.used` is published from a recount
+//! by the `resourcequota-controller`, so that no transaction writes two quotas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use wheelhouse_meta::quantity::{Format, Quantity};
@@ -16,7 +17,7 @@ use wheelhouse_meta::quantity::{Format, Quantity};
 use super::pod::{containers, text};
 use super::resources::{self, Resources, add};
 use super::{Operation, Request};
-use crate::lookups::Answer;
+use crate::lookups::{Answer, Lookups};
 
 /// Resources of pods that containers must state when a quota limits them.
 const STATED: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
@@ -24,18 +25,89 @@ const STATED: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requ
 /// Kinds that are counted under their plain plural beside `count/<plural>`.
 const PLAIN_COUNTS: [&str; 7] = ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 
+/// The ledger of a namespace after the write: `{"<uid of a quota>": {"<resource>": "<quantity>"}}`. `ledger` is the one before, `quotas` all
+/// quotas of the namespace; `lookups` must be of the same state. A quota that has no entry, or one for other resources than it limits now,
+/// is counted afresh.
+pub fn settle(request: &Request<'_>, new: Option<&Value>, quotas: &[Value], ledger: &Value, lookups: &dyn Lookups) -> Answer<Value> {
+    let mut counted = Vec::with_capacity(quotas.len());
+    for quota in quotas {
+        let hard = resources::read(&quota["spec"]["hard"]);
+        let entry = resources::read(&ledger[text(&quota["metadata"], "uid")]);
+        let used = if entry.keys().eq(hard.keys()) { entry } else { count(quota, request.attributes.namespace(), lookups) };
+        let mut quota = quota.clone();
+        quota["status"] = json!({"hard": hard, "used": used});
+        counted.push(quota);
+    }
+    for changed in charge(request, new, &counted)? {
+        let same = |quota: &&mut Value| quota["metadata"]["uid"] == changed["metadata"]["uid"];
+        if let Some(quota) = counted.iter_mut().find(same) {
+            *quota = changed;
+        }
+    }
+    Ok(counted.iter().map(|quota| (text(&quota["metadata"], "uid").to_owned(), quota["status"]["used"].clone())).collect())
+}
+
+/// Whether a write can change what is used at all.
+pub fn concerns(request: &Request<'_>, new: Option<&Value>) -> bool {
+    match request.operation {
+        Operation::Create | Operation::Delete => request.subresource().is_empty(),
+        Operation::Update => {
+            let used = |object: &Value| usage(request.group(), request.resource(), object);
+            is_charged(request) && request.old.map(used) != new.map(used)
+        }
+        Operation::Connect => false,
+    }
+}
+
+/// What the objects of a namespace use of a quota, counted from nothing: an entry for everything that it limits.
+pub fn count(quota: &Value, namespace: &str, lookups: &dyn Lookups) -> Resources {
+    let hard = resources::read(&quota["spec"]["hard"]);
+    let mut total: Resources = hard.keys().map(|name| (name.clone(), Quantity::zero(Format::DecimalSi))).collect();
+    for (group, resource) in counted_resources(hard.keys().map(String::as_str)) {
+        for object in lookups.list(&group, &resource, namespace) {
+            if matches(&group, &resource, quota, &object) {
+                let used = usage(&group, &resource, &object).into_iter().filter(|(name, _)| hard.contains_key(name)).collect();
+                add(&mut total, &used);
+            }
+        }
+    }
+    total
+}
+
+/// Group and plural of everything that the named limits speak of.
+pub fn counted_resources<'a>(limits: impl Iterator<Item = &'a str>) -> BTreeSet<(String, String)> {
+    let core = |plural: &str| (String::new(), plural.to_owned());
+    limits
+        .map(|name| match name.strip_prefix("count/") {
+            Some(counted) => {
+                let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
+                (group.to_owned(), plural.to_owned())
+            }
+            None if PLAIN_COUNTS.contains(&name) => core(name),
+            None if name.starts_with("services.") => core("services"),
+            None if name == "requests.storage" || name.contains(".storageclass.storage.k8s.io/") => core("persistentvolumeclaims"),
+            None => core("pods"),
+        })
+        .collect()
+}
+
+fn is_charged(request: &Request<'_>) -> bool {
+    // A pod that has finished gives back what it used, which its status tells.
+    let of_pod = request.group().is_empty() && request.resource() == "pods" && matches!(request.subresource(), "resize" | "status");
+    request.subresource().is_empty() || of_pod
+}
+
 /// The quotas of the namespace that change, or the refusal. `new` is `None` for deletes; `quotas` are all of the namespace.
 pub fn charge(request: &Request<'_>, new: Option<&Value>, quotas: &[Value]) -> Answer<Vec<Value>> {
     let counted = matches!(request.operation, Operation::Create | Operation::Update | Operation::Delete);
-    let resize = request.group().is_empty() && request.resource() == "pods" && request.subresource() == "resize";
-    if !counted || !(request.subresource().is_empty() || resize) {
+    if !counted || !is_charged(request) {
         return Ok(Vec::new());
     }
     let old = request.old.filter(|_| request.operation != Operation::Create);
     let mut changed = Vec::new();
     for quota in quotas {
-        let before = old.filter(|o| matches(request, quota, o)).map(|o| usage(request.group(), request.resource(), o)).unwrap_or_default();
-        let after = new.filter(|o| matches(request, quota, o)).map(|o| usage(request.group(), request.resource(), o)).unwrap_or_default();
+        let before = old.filter(|o| matches(request.group(), request.resource(), quota, o)).map(|o| usage(request.group(), request.resource(), o)).unwrap_or_default();
+        let after = new.filter(|o| matches(request.group(), request.resource(), quota, o)).map(|o| usage(request.group(), request.resource(), o)).unwrap_or_default();
         changed.extend(charge_one(request, quota, new, before, after)?);
     }
     Ok(changed)
@@ -212,10 +284,10 @@ fn unstated(request: &Request<'_>, pod: &Value, hard: &Resources) -> Option<Stri
 }
 
 /// Whether the quota's scopes select the object. Scopes speak of pods; a quota that has one selects nothing else.
-fn matches(request: &Request<'_>, quota: &Value, object: &Value) -> bool {
+fn matches(group: &str, resource: &str, quota: &Value, object: &Value) -> bool {
     let plain = quota["spec"]["scopes"].as_array().into_iter().flatten().map(|scope| json!({"scopeName": scope, "operator": "Exists"}));
     let selectors = quota["spec"]["scopeSelector"]["matchExpressions"].as_array().into_iter().flatten().cloned();
-    let pods = request.group().is_empty() && request.resource() == "pods";
+    let pods = group.is_empty() && resource == "pods";
     plain.chain(selectors).all(|selector| pods && scope_matches(&selector, object))
 }
 
@@ -338,6 +410,32 @@ mod tests {
         let mut high = pod("1");
         high["spec"]["priorityClassName"] = json!("high");
         assert!(charged(&q, &high) && !charged(&q, &pod("1")));
+    }
+
+    #[test]
+    fn a_ledger_begins_with_a_count_and_goes_on_with_what_changes() {
+        let quota = json!({"metadata": {"name": "q", "uid": "u"}, "spec": {"hard": {"pods": "2", "requests.cpu": "1", "count/configmaps": "3"}}});
+        let mut there = pod("300m");
+        there["metadata"]["namespace"] = json!("ns");
+        let config = json!({"metadata": {"name": "c", "namespace": "ns"}});
+        let world = crate::MemoryLookups::default().with("", "pods", there.clone()).with("", "configmaps", config);
+        let settle = |operation: Operation, new: Option<&Value>, old: Option<&Value>, ledger: &Value| {
+            let user = User::default();
+            let target = Target::Resource { group: "", version: "v1", resource: "pods", subresource: "", namespace: "ns", name: "" };
+            let attributes = Attributes::new(&user, "create", target);
+            let request = Request { attributes: &attributes, operation, old, dry_run: false, now: Timestamp::default(), seed: 0 };
+            assert!(concerns(&request, new));
+            super::settle(&request, new, std::slice::from_ref(&quota), ledger, &world)
+        };
+        let first = settle(Operation::Create, Some(&pod("200m")), None, &json!({})).unwrap();
+        assert_eq!(first, json!({"u": {"count/configmaps": "1", "pods": "2", "requests.cpu": "500m"}}));
+        let refused = settle(Operation::Create, Some(&pod("100m")), None, &first).unwrap_err();
+        assert!(refused.message.contains("exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"), "{}", refused.message);
+        let less = settle(Operation::Delete, None, Some(&pod("200m")), &first).unwrap();
+        assert_eq!(less["u"]["pods"], "1");
+        // An entry of a quota that has gone, or of other limits, counts for nothing.
+        let other = json!({"gone": {"pods": "9"}, "u": {"pods": "9"}});
+        assert_eq!(settle(Operation::Create, Some(&pod("200m")), None, &other).unwrap(), first);
     }
 
     #[test]

@@ -17,14 +17,16 @@ pub(super) fn mutate(request: &Request<'_>, claim: &mut Value, lookups: &dyn Loo
     if !claim["spec"]["storageClassName"].is_null() || !claim["metadata"]["annotations"][OLD_CLASS_ANNOTATION].is_null() {
         return;
     }
-    let is_default = |class: &Value| DEFAULT_ANNOTATIONS.iter().any(|a| class["metadata"]["annotations"][*a] == "true");
-    let mut defaults: Vec<Value> = lookups.list("storage.k8s.io", "storageclasses", "").into_iter().filter(is_default).collect();
-    // Of several the newest; of those made in one second the first by name.
-    defaults.sort_by(|a, b| {
-        let key = |class: &Value| text(&class["metadata"], "creationTimestamp").to_owned();
-        key(b).cmp(&key(a)).then_with(|| text(&a["metadata"], "name").cmp(text(&b["metadata"], "name")))
-    });
-    if let Some(class) = defaults.first() {
+    if let Some(class) = newest_default(lookups.list("storage.k8s.io", "storageclasses", ""), &DEFAULT_ANNOTATIONS) {
         claim["spec"]["storageClassName"] = class["metadata"]["name"].clone();
     }
+}
+
+/// The class that one of the annotations calls the default: of several the newest, of those made in one second the first by name.
+pub(super) fn newest_default(classes: Vec<Value>, annotations: &[&str]) -> Option<Value> {
+    let is_default = |class: &Value| annotations.iter().any(|a| class["metadata"]["annotations"][*a] == "true");
+    classes.into_iter().filter(is_default).min_by(|a, b| {
+        let made = |class: &Value| text(&class["metadata"], "creationTimestamp").to_owned();
+        made(b).cmp(&made(a)).then_with(|| text(&a["metadata"], "name").cmp(text(&b["metadata"], "name")))
+    })
 }

@@ -55,7 +55,7 @@ impl<'a> Write<'a> {
         let request =
             Request { attributes: &attributes, operation: self.operation, old: self.old, dry_run: false, now: Timestamp::default(), seed: 7 };
         mutate(&request, &mut object, lookups)?;
-        validate(&request, Some(&object), lookups)?;
+        validate(&request, Some(&object), lookups, &mut Notes::default())?;
         Ok(object)
     }
 }
@@ -287,4 +287,21 @@ fn new_storage_is_marked_as_in_use_once() {
     let marked = json!({"metadata": {"name": "v", "finalizers": ["a/b", "kubernetes.io/pv-protection"]}});
     let admitted = Write::create("", "persistentvolumes", "").admit(marked.clone(), &world);
     assert_eq!(admitted.unwrap(), marked);
+}
+
+#[test]
+fn an_ingress_without_a_class_gets_the_newest_default() {
+    let class = |name: &str, made: &str, default: &str| {
+        let annotations = json!({"ingressclass.kubernetes.io/is-default-class": default});
+        json!({"metadata": {"name": name, "creationTimestamp": made, "annotations": annotations}})
+    };
+    let world = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"].into_iter().zip(["old", "new"]).fold(in_namespace("ns"), |world, (made, name)| {
+        world.with("networking.k8s.io", "ingressclasses", class(name, made, "true"))
+    });
+    let world = world.with("networking.k8s.io", "ingressclasses", class("other", "2026-01-03T00:00:00Z", "false"));
+    let admitted = |object: Value| Write::create("networking.k8s.io", "ingresses", "ns").admit(object, &world).unwrap();
+    assert_eq!(admitted(json!({"metadata": {"name": "i"}, "spec": {}}))["spec"]["ingressClassName"], "new");
+    assert_eq!(admitted(json!({"metadata": {"name": "i"}, "spec": {"ingressClassName": "mine"}}))["spec"]["ingressClassName"], "mine");
+    let old = json!({"metadata": {"name": "i", "annotations": {"kubernetes.io/ingress.class": "nginx"}}, "spec": {}});
+    assert!(admitted(old)["spec"]["ingressClassName"].is_null());
 }

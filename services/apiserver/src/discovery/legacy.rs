@@ -4,11 +4,14 @@ use serde_json::{Value, json};
 use wheelhouse_kinds::Subresource;
 
 use super::storage_version_hash;
+use crate::config::{API_ADDRESS, API_PORT};
 use crate::resource::{Catalogue, Resource};
 
 /// Every document with its path.
 pub fn documents(catalogue: &Catalogue) -> Vec<(String, Value)> {
-    let mut documents = vec![("/api".to_owned(), json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}))];
+    // The one address that clients inside any cluster reach it by.
+    let address = json!({"clientCIDR": "0.0.0.0/0", "serverAddress": format!("{API_ADDRESS}:{API_PORT}")});
+    let mut documents = vec![("/api".to_owned(), json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [address]}))];
     let mut groups = Vec::new();
     for group in catalogue.registry.groups() {
         for (version, _) in &group.versions {

@@ -10,7 +10,7 @@ use wheelhouse_mvcc::Snapshot;
 
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Also, Step, Writer, Written};
-use super::{Call, device_access, fields, meta, object_reply, services};
+use super::{Call, device_access, fields, meta, object_reply, quotas, services};
 use crate::request::{Answer, decode, media};
 use crate::respond::Reply;
 
@@ -120,12 +120,13 @@ pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &Write
 /// What needs the state of the store: allocations, then validating admission.
 pub async fn finish(call: &Call<'_>, prepared: Prepared, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
     let Prepared { mut object, warnings } = prepared;
-    let also = if call.resource().is("", "services") {
+    let mut also = if call.resource().is("", "services") {
         services::allocate(call.allocation(snapshot, options.dry_run), &mut object, None)?
     } else {
         Also::default()
     };
     call.admit_validating(Operation::Create, Some(&object), None, options.dry_run).await?;
+    also.extend(quotas::charge(call, Operation::Create, Some(&object), None, snapshot)?);
     call.warn(warnings);
     Ok(Step::Put { object, also })
 }

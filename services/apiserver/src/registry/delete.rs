@@ -15,10 +15,11 @@ use wheelhouse_meta::gvk::{GroupKind, GroupResource};
 use wheelhouse_meta::object::Object;
 use wheelhouse_meta::status::StatusDetails;
 use wheelhouse_meta::{Status, time};
+use wheelhouse_mvcc::Snapshot;
 use wheelhouse_schema::FieldValidation;
 
 use super::write::{Also, Current, Step, Writer, Written};
-use super::{Call, object_reply, services};
+use super::{Call, object_reply, quotas, services};
 use crate::request::media::{self, Encoding};
 use crate::request::{Answer, decode};
 use crate::resource::Resource;
@@ -188,7 +189,7 @@ pub async fn remove(call: &Call<'_>, name: &str, options: &DeleteOptions) -> Ans
     loop {
         let current = writer.current()?;
         let decided = match &current {
-            Some(current) => decide(call, current, options).await,
+            Some(current) => decide(call, current, options, writer.snapshot()).await,
             None => Err(Status::not_found(&resource.group_resource, name).into()),
         };
         if let Some(written) = writer.conclude(current, decided).await? {
@@ -198,13 +199,13 @@ pub async fn remove(call: &Call<'_>, name: &str, options: &DeleteOptions) -> Ans
 }
 
 /// What the deletion of a record comes to.
-pub async fn decide(call: &Call<'_>, current: &Current, options: &DeleteOptions) -> Answer<Step> {
+pub async fn decide(call: &Call<'_>, current: &Current, options: &DeleteOptions, snapshot: &Snapshot) -> Answer<Step> {
     let resource = call.resource();
     check_preconditions(resource, &current.object, options)?;
     call.admit_validating(Operation::Delete, None, Some(&current.object), options.dry_run).await?;
     let old = &current.object;
     if resource.is("", "namespaces") {
-        return Ok(delete_namespace(old, options, call.now));
+        return Ok(delete_namespace(call, old, options));
     }
     if resource.is("apiextensions.k8s.io", "customresourcedefinitions") {
         return Ok(delete_definition(old, call.now));
@@ -223,7 +224,8 @@ pub async fn decide(call: &Call<'_>, current: &Current, options: &DeleteOptions)
         None if held => mark_as_deleting(&mut object, call.now),
         Some(seconds) if held || seconds > 0 => {}
         _ => {
-            let also = services::release(resource, old);
+            let mut also = services::release(resource, old);
+            also.extend(quotas::charge(call, Operation::Delete, None, Some(old), snapshot)?);
             return Ok(Step::Remove { object, also });
         }
     }
@@ -388,12 +390,12 @@ fn delete_definition(old: &Value, now: Timestamp) -> Step {
 }
 
 /// A namespace begins to terminate; the namespace controller empties it and takes its finalizers away, which removes it.
-fn delete_namespace(old: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
+fn delete_namespace(call: &Call<'_>, old: &Value, options: &DeleteOptions) -> Step {
     let mut object = old.clone();
     let terminating = old.metadata().is_some_and(|m| m.get("deletionTimestamp").is_some_and(|at| !at.is_null()));
     if terminating {
         let held = old["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty()) || !old.meta_list("finalizers").is_empty();
-        return if held { Step::Unchanged } else { Step::Remove { object, also: Also::default() } };
+        return if held { Step::Unchanged } else { Step::Remove { object, also: quotas::release(call, old) } };
     }
     let keep = |f: &Value| !matches!(f.as_str(), Some(ORPHAN | FOREGROUND));
     let mut finalizers: Vec<Value> = object.meta_list("finalizers").iter().filter(|f| keep(f)).cloned().collect();
@@ -403,7 +405,7 @@ fn delete_namespace(old: &Value, options: &DeleteOptions, now: Timestamp) -> Ste
         _ => {}
     }
     let metadata = object.metadata_mut();
-    metadata.insert("deletionTimestamp".into(), time::rfc3339(now).into());
+    metadata.insert("deletionTimestamp".into(), time::rfc3339(call.now).into());
     if finalizers.is_empty() {
         metadata.remove("finalizers");
     } else {

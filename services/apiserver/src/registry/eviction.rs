@@ -69,7 +69,7 @@ fn read_eviction(call: &Call<'_>, options: &WriteOptions) -> Answer<Value> {
 async fn remove(call: &Call<'_>, current: &Current, options: &DeleteOptions, snapshot: &Snapshot) -> Answer<Step> {
     let pod = &current.object;
     call.admit_validating(Operation::Create, Some(pod), None, options.dry_run).await?;
-    let mut step = decide(call, current, options).await?;
+    let mut step = decide(call, current, options, snapshot).await?;
     if !needs_budget(pod) {
         return Ok(step);
     }

@@ -20,6 +20,7 @@ pub mod get;
 pub mod meta;
 pub mod options;
 pub mod patch;
+pub mod quotas;
 pub mod scale;
 pub mod scale_fields;
 pub mod service_network;
@@ -43,6 +44,7 @@ use crate::request::query::Query;
 use crate::request::{Answer, decode};
 use crate::resource::{Resource, Route};
 use crate::respond::Reply;
+use crate::security::AuditTrail;
 use crate::server::ApiServer;
 
 use std::sync::Arc;
@@ -63,6 +65,8 @@ pub struct Call<'a> {
     pub seed: u64,
     /// Texts for `Warning` headers.
     pub warnings: &'a Mutex<Vec<String>>,
+    /// What the audit event will say.
+    pub trail: &'a AuditTrail,
 }
 
 impl<'a> Call<'a> {
@@ -142,17 +146,18 @@ impl<'a> Call<'a> {
     pub async fn admit_mutating(&self, operation: admission::Operation, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Answer<()> {
         let attributes = self.attributes();
         let request = admission::Request { attributes: &attributes, operation, old, dry_run, now: self.now, seed: self.seed };
-        let warnings = self.server.security.admit_mutating(&request, object).await?;
-        self.warn(warnings);
-        Ok(())
+        self.server.security.admit_mutating(&request, object).await
     }
 
     /// Validating admission; `object` is `None` for deletes.
     pub async fn admit_validating(&self, operation: admission::Operation, object: Option<&Value>, old: Option<&Value>, dry_run: bool) -> Answer<()> {
         let attributes = self.attributes();
         let request = admission::Request { attributes: &attributes, operation, old, dry_run, now: self.now, seed: self.seed };
-        let warnings = self.server.security.admit_validating(&request, object).await?;
-        self.warn(warnings);
+        let mut notes = admission::Notes::default();
+        let admitted = self.server.security.admit_validating(&request, object, &mut notes).await;
+        self.trail.annotated(notes.annotations);
+        admitted?;
+        self.warn(notes.warnings);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use wheelhouse_mvcc::Snapshot;
 
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Also, Current, Step, Writer, Written};
-use super::{Call, create, fields, meta, object_reply, services};
+use super::{Call, create, fields, meta, object_reply, quotas, services};
 use crate::request::{Answer, decode, media};
 use crate::respond::Reply;
 use crate::stored;
@@ -146,11 +146,14 @@ pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: 
     call.admit_validating(Operation::Update, Some(&new), Some(old), options.dry_run).await?;
     if goes_with(call, &new) {
         also.extend(services::release(resource, old));
+        also.extend(quotas::release(call, old));
+        also.extend(quotas::charge(call, Operation::Delete, None, Some(old), snapshot)?);
         return Ok(Step::Remove { object: new, also });
     }
     if stored::encode(&new) == current.record.value {
         return Ok(Step::Unchanged);
     }
+    also.extend(quotas::charge(call, Operation::Update, Some(&new), Some(old), snapshot)?);
     Ok(Step::Put { object: new, also })
 }
 

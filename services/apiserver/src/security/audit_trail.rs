@@ -23,6 +23,7 @@ struct Seen {
     user: Option<User>,
     impersonated: Option<Impersonated>,
     decision: Option<Decision>,
+    annotations: BTreeMap<String, String>,
 }
 
 impl AuditTrail {
@@ -36,6 +37,14 @@ impl AuditTrail {
 
     pub fn decided(&self, decision: &Decision) {
         self.0.lock().decision = Some(decision.clone());
+    }
+
+    /// Notes under keys; what was noted first stays.
+    pub fn annotated(&self, annotations: BTreeMap<String, String>) {
+        let mut seen = self.0.lock();
+        for (key, value) in annotations {
+            seen.annotations.entry(key).or_insert(value);
+        }
     }
 }
 
@@ -79,7 +88,7 @@ impl Security {
             decision: seen.decision.as_ref(),
             received: exchange.received,
             now: self.clock.now(),
-            annotations: BTreeMap::new(),
+            annotations: seen.annotations.clone(),
         };
         sink.write(&Event::new(record));
     }

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::Value;
+use wheelhouse_access::admission::Notes;
 use wheelhouse_access::authn::service_account::Accepted;
 use wheelhouse_access::authn::{self, InvalidToken};
 use wheelhouse_access::authorizer::node::{self, NodeGraph, Nodes};
@@ -171,35 +172,33 @@ impl Security {
     }
 
     /// Mutating admission of a create or update, and what is checked right after it: whether the user may grant the rights that an RBAC
-    /// object grants. Call it before validation. The answer holds texts for `Warning` headers.
-    pub async fn admit_mutating(&self, request: &admission::Request<'_>, object: &mut Value) -> Answer<Vec<String>> {
+    /// object grants. Call it before validation.
+    pub async fn admit_mutating(&self, request: &admission::Request<'_>, object: &mut Value) -> Answer<()> {
         let original = object.clone();
-        let warnings = match admission::mutate(request, object, &self.lookups()) {
-            Ok(warnings) => warnings,
-            Err(_) => {
-                let snapshot = self.current_state().await?;
-                let snapshot = self.wait_for_default_account(request, &original, snapshot).await;
-                *object = original;
-                admission::mutate(request, object, &SnapshotLookups(snapshot))?
-            }
-        };
+        if admission::mutate(request, object, &self.lookups()).is_err() {
+            let snapshot = self.current_state().await?;
+            let snapshot = self.wait_for_default_account(request, &original, snapshot).await;
+            *object = original;
+            admission::mutate(request, object, &SnapshotLookups(snapshot))?;
+        }
         let policy = self.policy.current(&*self.store);
-        escalation::check(request, object, &policy, &|check| self.decide(&policy, check))?;
-        Ok(warnings)
+        escalation::check(request, object, &policy, &|check| self.decide(&policy, check))
     }
 
-    /// Validating admission of a write; `object` is `None` for deletes. Call it after validation.
-    pub async fn admit_validating(&self, request: &admission::Request<'_>, object: Option<&Value>) -> Answer<Vec<String>> {
-        let validate = |lookups: &SnapshotLookups| {
+    /// Validating admission of a write; `object` is `None` for deletes. Call it after validation. The notes are filled in also when the
+    /// request is refused.
+    pub async fn admit_validating(&self, request: &admission::Request<'_>, object: Option<&Value>, notes: &mut Notes) -> Answer<()> {
+        let validate = |lookups: &SnapshotLookups, notes: &mut Notes| {
             if self.node_restriction {
                 admission::node_restriction::validate(request, object, lookups)?;
             }
-            admission::validate(request, object, lookups)
+            admission::validate(request, object, lookups, notes)
         };
-        match validate(&self.lookups()) {
-            Ok(warnings) => Ok(warnings),
-            Err(_) => validate(&SnapshotLookups(self.current_state().await?)),
+        if validate(&self.lookups(), notes).is_ok() {
+            return Ok(());
         }
+        *notes = Notes::default();
+        validate(&SnapshotLookups(self.current_state().await?), notes)
     }
 
     /// A controller makes the account a moment after the namespace; whoever creates both in one go should not have to know.

@@ -51,10 +51,4 @@ impl TypedKind for ReplicaSetKind {
     fn row(object: &ReplicaSet, now: Timestamp) -> Vec<Value> {
         columns::row(object, now)
     }
-
-    const SELECTABLE: &'static [&'static str] = &["status.replicas"];
-
-    fn selectable_fields(object: &ReplicaSet) -> Vec<(&'static str, String)> {
-        vec![("status.replicas", object.status.as_ref().map(|s| s.replicas).unwrap_or_default().to_string())]
-    }
 }

@@ -10,8 +10,12 @@ pub const V1: OtherVersion = OtherVersion {
     group: "autoscaling",
     version: "v1",
     default: |object| {
+        let measured = object["metadata"]["annotations"].get(METRICS).is_some();
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.entry("minReplicas").or_insert_with(|| 1.into());
+            if !measured {
+                spec.entry("targetCPUUtilizationPercentage").or_insert_with(|| CPU_PERCENT.into());
+            }
         }
     },
     to_stored,

@@ -29,7 +29,7 @@ impl TypedKind for RuntimeClassKind {
         errors.into()
     }
 
-    const COLUMNS: &'static [Column] = &[table::NAME, table::text("Handler", "What the container runtime calls it."), table::AGE];
+    const COLUMNS: &'static [Column] = &[table::NAME, table::text("Handler", ""), table::AGE];
 
     fn row(object: &RuntimeClass, now: Timestamp) -> Vec<Value> {
         vec![table::name(&object.metadata), object.handler.as_str().into(), table::age(&object.metadata, now)]

@@ -37,7 +37,7 @@ impl TypedKind for StorageClassKind {
         table::text("Provisioner", "Who makes its volumes."),
         table::text("ReclaimPolicy", "What becomes of a volume when its claim is gone."),
         table::text("VolumeBindingMode", "When a volume is made."),
-        table::boolean("AllowVolumeExpansion", "Whether volumes may grow."),
+        table::text("AllowVolumeExpansion", "Whether volumes may grow."),
         table::AGE,
     ];
 
