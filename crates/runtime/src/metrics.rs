@@ -65,6 +65,12 @@ impl Gauge {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
+    /// Adds what may be negative.
+    pub fn add(&self, more: f64) {
+        // The closure always answers, so the update always happens.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + more).to_bits()));
+    }
+
     pub fn value(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }

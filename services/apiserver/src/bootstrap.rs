@@ -13,6 +13,7 @@ use wheelhouse_client::{Client, ClientError, Identity};
 use wheelhouse_mvcc::Snapshot;
 
 use crate::connection::InProcess;
+use crate::flow::bootstrap as flow;
 use crate::server::ApiServer;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -60,6 +61,7 @@ pub async fn run(server: &Arc<ApiServer>) -> Result<(), BootstrapError> {
         });
         bootstrap.ensure("scheduling.k8s.io", "v1", "priorityclasses", "", &class).await?;
     }
+    bootstrap.flow_control().await?;
     bootstrap.authentication().await?;
     bootstrap.kubernetes_service().await
 }
@@ -118,6 +120,35 @@ impl Bootstrap<'_> {
         Ok(())
     }
 
+    /// Flow schemas and priority levels, where their kinds are served.
+    async fn flow_control(&self) -> Result<(), BootstrapError> {
+        for (plural, wanted) in flow::objects() {
+            self.ensure(flow::GROUP, "v1", plural, "", &wanted).await?;
+            self.update_flow_control(plural, &wanted).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings an object that this server keeps up to date back to what it should be.
+    async fn update_flow_control(&self, plural: &str, wanted: &Value) -> Result<(), BootstrapError> {
+        if !self.serves(flow::GROUP, "v1", plural) {
+            return Ok(());
+        }
+        let name = wanted["metadata"]["name"].as_str().unwrap_or("");
+        let failed = |source| BootstrapError { what: format!("{plural} {name}"), source };
+        let api = self.client.api(flow::GROUP, "v1", plural, "");
+        let Some(mut there) = api.find::<Value>(name).await.map_err(failed)? else { return Ok(()) };
+        let kept = flow::is_mandatory(name) || there["metadata"]["annotations"][flow::AUTO_UPDATE] == "true";
+        if !kept || holds(&there["spec"], &wanted["spec"]) {
+            return Ok(());
+        }
+        there["spec"] = wanted["spec"].clone();
+        match api.update::<Value>(name, "", &there).await {
+            Err(error) if !error.is_conflict() => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Where extension API servers learn whom to trust.
     async fn authentication(&self) -> Result<(), BootstrapError> {
         let object = json!({
@@ -160,5 +191,16 @@ impl Bootstrap<'_> {
             "ports": [{"name": "https", "port": config.api_port, "protocol": "TCP"}],
         });
         self.ensure("discovery.k8s.io", "v1", "endpointslices", "default", &slice).await
+    }
+}
+
+/// Whether everything that is wanted is there as wanted; defaults may have been added to it.
+fn holds(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| there.get(key).map_or(value.is_null() || *value == 0 || *value == false, |there| holds(there, value)))
+        }
+        (Value::Array(there), Value::Array(wanted)) => there.len() == wanted.len() && there.iter().zip(wanted).all(|(t, w)| holds(t, w)),
+        _ => there == wanted,
     }
 }

@@ -23,10 +23,9 @@ pub struct Config {
 /// Per-cluster limits, so that one cluster at full load leaves its neighbours usable.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Reads in flight; upstream's `--max-requests-inflight`.
-    pub read_in_flight: usize,
-    /// Writes in flight; upstream's `--max-mutating-requests-inflight`.
-    pub write_in_flight: usize,
+    /// Ordinary requests that run at once, shared out by priority levels; upstream's `--max-requests-inflight` and
+    /// `--max-mutating-requests-inflight` together.
+    pub in_flight: usize,
     /// Open watches and other streams. Each costs a cursor and a task; upstream has no limit, so this is generous.
     pub long_running: usize,
     /// How long an ordinary request may take; upstream's `--request-timeout`.
@@ -35,7 +34,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { read_in_flight: 400, write_in_flight: 200, long_running: 20_000, request_timeout: Duration::from_secs(60) }
+        Self { in_flight: 600, long_running: 20_000, request_timeout: Duration::from_secs(60) }
     }
 }
 

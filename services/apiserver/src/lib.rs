@@ -23,6 +23,7 @@ mod custom;
 mod discovery;
 mod dispatch;
 mod encode;
+mod flow;
 mod health;
 mod leases;
 mod list;

@@ -1,7 +1,7 @@
 //! The API server of one cluster replica.
 //!
 //! ```text
-//! request -> who (certificate, token, in-process) -> in-flight limit -> impersonation -> authorization -> body
+//! request -> who (certificate, token, in-process) -> impersonation -> flow control -> authorization -> body
 //!         -> router: discovery, health, OpenAPI | registry: get list watch create update patch delete -> answer
 //! ```
 //!
@@ -9,7 +9,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -35,6 +35,7 @@ use crate::config::Config;
 use crate::connection::Origin;
 use crate::custom::CustomResources;
 use crate::discovery::Documents;
+use crate::flow::{Class, FlowControl, Permit};
 use crate::leases::EventLeases;
 use crate::metrics::ServerMetrics;
 use crate::registry::Call;
@@ -52,6 +53,14 @@ use crate::{dispatch, nonresource};
 
 /// Seconds after which a refused client should try again; upstream's value.
 const RETRY_AFTER_REFUSAL: u32 = 1;
+
+/// A list weighs a seat for so many bytes, and never more than so many seats.
+const BYTES_PER_SEAT: usize = 100_000;
+const MAX_LIST_SEATS: usize = 10;
+
+/// What is taken in of a body that a refused request had: most bodies, and little of a flood.
+const MAX_DRAINED: usize = 256 * 1024;
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// What every cluster of a process shares: resources, discovery and OpenAPI.
 pub struct Shared {
@@ -79,8 +88,7 @@ pub struct ApiServer {
     pub(crate) metrics: ServerMetrics,
     pub(crate) clock: Arc<dyn Clock>,
     draining: watch::Sender<bool>,
-    reads: Semaphore,
-    writes: Semaphore,
+    flow: FlowControl,
     streams: Arc<Semaphore>,
 }
 
@@ -92,8 +100,7 @@ impl ApiServer {
     /// The same on another clock, for tests.
     pub fn with_clock(config: Config, store: Arc<dyn Store>, shared: Arc<Shared>, security: Security, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
-            reads: Semaphore::new(config.limits.read_in_flight),
-            writes: Semaphore::new(config.limits.write_in_flight),
+            flow: FlowControl::new(config.limits.in_flight),
             streams: Arc::new(Semaphore::new(config.limits.long_running)),
             config,
             catalogue: Arc::clone(&shared.catalogue),
@@ -140,9 +147,14 @@ impl ApiServer {
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
         let warnings = Mutex::new(Vec::new());
         let trail = AuditTrail::default();
+        let class = OnceLock::new();
         let received = self.clock.now();
-        let incoming = Incoming { origin: &origin, parts: &parts, query: &query, info: &info, warnings: &warnings, trail: &trail };
-        let answered = AssertUnwindSafe(self.answer(&incoming, body)).catch_unwind().await;
+        let incoming = Incoming { origin: &origin, parts: &parts, query: &query, info: &info, warnings: &warnings, trail: &trail, class: &class };
+        let mut unread = Some(body);
+        let answered = AssertUnwindSafe(self.answer(&incoming, &mut unread)).catch_unwind().await;
+        if let Some(body) = unread {
+            drain_body(&parts, body).await;
+        }
         let answer = answered.unwrap_or_else(|panic| {
             tracing::error!(path = %info.path, panic = panic_text(&*panic), "a request panicked");
             Err(Status::internal_error("the request could not be served").into())
@@ -166,14 +178,22 @@ impl ApiServer {
             received,
         };
         self.security.record(&trail, &exchange);
-        if let Ok(id) = http::HeaderValue::try_from(id) {
-            response.headers_mut().insert("audit-id", id);
+        let class = class.get();
+        let headers = [
+            ("audit-id", Some(&id)),
+            ("x-kubernetes-pf-flowschema-uid", class.map(|class| &class.schema_uid)),
+            ("x-kubernetes-pf-prioritylevel-uid", class.map(|class| &class.level_uid)),
+        ];
+        for (name, value) in headers {
+            if let Some(Ok(value)) = value.map(http::HeaderValue::try_from) {
+                response.headers_mut().insert(name, value);
+            }
         }
         compress::maybe(&parts.headers, &mut response);
         response
     }
 
-    async fn answer<B>(self: &Arc<Self>, incoming: &Incoming<'_>, body: B) -> Answer<Reply>
+    async fn answer<B>(self: &Arc<Self>, incoming: &Incoming<'_>, body: &mut Option<B>) -> Answer<Reply>
     where
         B: http_body::Body + Send,
         B::Data: Send,
@@ -181,23 +201,19 @@ impl ApiServer {
     {
         let authenticated = self.authenticate(incoming).await?;
         incoming.trail.authenticated(&authenticated);
-        let user = self.authorize(incoming, authenticated)?;
+        let user = self.impersonate(incoming, authenticated)?;
+        let seat = self.admit(incoming, &user).await?;
+        self.authorize(incoming, &user)?;
         if incoming.info.is_long_running() {
             let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| self.refuse(incoming))?;
             let bytes = read_body(incoming.parts, body).await?;
             let mut reply = self.serve(incoming, &user, &bytes).await?;
-            // The stream counts until its body is dropped.
+            // A watch pays for its beginning; the stream counts until its body is dropped.
+            drop(seat);
             reply.body = reply.body.holding(permit);
             return Ok(reply);
         }
-        let mutating = is_mutating(&incoming.parts.method);
-        let semaphore = if mutating { &self.writes } else { &self.reads };
-        // The control plane's own calls must get through when clients have taken every place.
-        let _permit = if incoming.origin.is_in_process() || user.in_group(User::MASTERS) {
-            None
-        } else {
-            Some(semaphore.try_acquire().map_err(|_| self.refuse(incoming))?)
-        };
+        let _counted = self.metrics.count_in_flight(is_mutating(&incoming.parts.method));
         let work = async {
             let bytes = read_body(incoming.parts, body).await?;
             self.serve(incoming, &user, &bytes).await
@@ -205,12 +221,44 @@ impl ApiServer {
         within(self.timeout(incoming.query)?, work).await
     }
 
+    /// Waits for a place among the requests that run. The control plane's own calls get through when clients have taken every one, and streams
+    /// but watches are not ordinary requests.
+    async fn admit(&self, incoming: &Incoming<'_>, user: &User) -> Answer<Option<Permit<'_>>> {
+        let info = incoming.info;
+        if incoming.origin.is_in_process() || (info.is_long_running() && info.verb != "watch") {
+            return Ok(None);
+        }
+        let class = incoming.class.get_or_init(|| self.flow.classify(&**self.store(), user, info));
+        match self.flow.admit(class, self.weight(incoming), &self.metrics).await {
+            Ok(permit) => Ok(Some(permit)),
+            Err(_) => Err(self.refuse(incoming)),
+        }
+    }
+
+    /// How many seats a request takes: a list one for every 100 kB that it reads, up to ten; upstream's estimate.
+    fn weight(&self, incoming: &Incoming<'_>) -> u64 {
+        let info = incoming.info;
+        let lists = info.verb == "list" || (info.verb == "watch" && incoming.query.flag("sendInitialEvents"));
+        let resource = self.catalogue.find(&info.group, &info.version, &info.resource).filter(|_| lists && info.name.is_empty());
+        let Some(resource) = resource else { return 1 };
+        let snapshot = self.storage.local();
+        let prefix = resource.key_prefix(info.object_namespace());
+        let end = wheelhouse_mvcc::command::prefix_end(prefix.as_bytes());
+        let mut bytes = 0;
+        for record in snapshot.range(prefix.as_bytes(), Some(&end)) {
+            bytes += record.value.len();
+            if bytes >= MAX_LIST_SEATS * BYTES_PER_SEAT {
+                break;
+            }
+        }
+        (bytes.div_ceil(BYTES_PER_SEAT) as u64).clamp(1, MAX_LIST_SEATS as u64)
+    }
+
     /// Brings the gauges up to date, for a reader of the metrics.
     pub(crate) fn observe(&self) {
         let limits = &self.config.limits;
         self.metrics.long_running(limits.long_running - self.streams.available_permits());
-        self.metrics.in_flight(true, limits.write_in_flight - self.writes.available_permits());
-        self.metrics.in_flight(false, limits.read_in_flight - self.reads.available_permits());
+        self.flow.observe(&self.metrics);
         self.metrics.store_revision(self.storage.local().revision());
     }
 
@@ -238,21 +286,25 @@ impl ApiServer {
         }
     }
 
-    /// The user that the request acts as, if it may do what it asks.
-    fn authorize(&self, incoming: &Incoming<'_>, user: User) -> Answer<User> {
+    /// The user that the request acts as.
+    fn impersonate(&self, incoming: &Incoming<'_>, user: User) -> Answer<User> {
         let impersonated = self.security.impersonate(&incoming.info.attributes(&user), &incoming.parts.headers)?;
-        let user = match impersonated {
+        Ok(match impersonated {
             Some(impersonated) => {
                 incoming.trail.impersonated(&impersonated);
                 impersonated.user
             }
             None => user,
-        };
-        let attributes = incoming.info.attributes(&user);
+        })
+    }
+
+    /// Whether the user may do what the request asks.
+    fn authorize(&self, incoming: &Incoming<'_>, user: &User) -> Answer<()> {
+        let attributes = incoming.info.attributes(user);
         let decision = self.security.authorize(&attributes);
         incoming.trail.decided(&decision);
         match decision {
-            Decision::Allow { .. } => Ok(user),
+            Decision::Allow { .. } => Ok(()),
             Decision::NoOpinion { reason } => Err(forbidden(&attributes, &reason).into()),
         }
     }
@@ -297,6 +349,8 @@ struct Incoming<'a> {
     info: &'a RequestInfo,
     warnings: &'a Mutex<Vec<String>>,
     trail: &'a AuditTrail,
+    /// Where flow control puts it, once that is known.
+    class: &'a OnceLock<Class>,
 }
 
 async fn within(most: Duration, work: impl Future<Output = Answer<Reply>>) -> Answer<Reply> {
@@ -307,7 +361,7 @@ async fn within(most: Duration, work: impl Future<Output = Answer<Reply>>) -> An
 }
 
 /// Reads a body of at most 3 MiB.
-async fn read_body<B>(parts: &request::Parts, body: B) -> Answer<Bytes>
+async fn read_body<B>(parts: &request::Parts, body: &mut Option<B>) -> Answer<Bytes>
 where
     B: http_body::Body + Send,
     B::Data: Send,
@@ -320,6 +374,7 @@ where
     if content_length(&parts.headers).is_some_and(|length| length > MAX_REQUEST_BYTES as u64) {
         return Err(too_large());
     }
+    let Some(body) = body.take() else { return Ok(Bytes::new()) };
     match Limited::new(body, MAX_REQUEST_BYTES).collect().await {
         Ok(collected) => {
             let mut buffer = collected.aggregate();
@@ -327,6 +382,20 @@ where
         }
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}")).into()),
+    }
+}
+
+/// Takes in a small body that nobody read: over HTTP/2 a client that still sends sees its stream reset, and not the answer.
+async fn drain_body<B>(parts: &request::Parts, body: B)
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let large = content_length(&parts.headers).is_some_and(|length| length > MAX_DRAINED as u64);
+    if !large && !body.is_end_stream() {
+        // A longer body, a slow or a broken one: the client is told by the reset.
+        let _ = tokio::time::timeout(DRAIN_TIME, Limited::new(body, MAX_DRAINED).collect()).await;
     }
 }
 

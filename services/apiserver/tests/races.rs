@@ -83,3 +83,50 @@ async fn evictions_spend_no_more_than_the_budget() {
     let after = h.get(&format!("{budgets}/x")).await;
     assert_eq!(after.body["status"]["disruptedPods"].as_object().unwrap().len(), 1);
 }
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+
+fn map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+}
+
+fn quota(name: &str, hard: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": hard}})
+}
+
+#[tokio::test]
+async fn as_many_as_fit_are_made_and_a_deletion_makes_room() {
+    let h = Harness::start().await;
+    assert_eq!(h.post(MAPS, &map("before")).await.code, 201);
+    assert_eq!(h.post(QUOTAS, &quota("q", json!({"count/configmaps": "4"}))).await.code, 201);
+    let codes = join_all((0..10).map(|n| {
+        let h = &h;
+        async move { h.post(MAPS, &map(&format!("m{n}"))).await.code }
+    }))
+    .await;
+    assert_eq!(codes.iter().filter(|code| **code == 201).count(), 3, "{codes:?}");
+    let refused = h.post(MAPS, &map("more")).await;
+    assert_eq!(refused.code, 403);
+    let expected =
+        "configmaps \"more\" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=4, limited: count/configmaps=4";
+    assert_eq!(refused.body["message"], expected);
+    assert_eq!(h.delete(&format!("{MAPS}/before")).await.code, 200);
+    assert_eq!(h.post(MAPS, &map("more")).await.code, 201);
+    assert_eq!(h.post(MAPS, &map("most")).await.code, 403);
+}
+
+#[tokio::test]
+async fn several_quotas_and_a_changed_one_are_all_kept() {
+    let h = Harness::start().await;
+    assert_eq!(h.post(QUOTAS, &quota("wide", json!({"count/configmaps": "9"}))).await.code, 201);
+    assert_eq!(h.post(QUOTAS, &quota("narrow", json!({"configmaps": "1", "services": "5"}))).await.code, 201);
+    assert_eq!(h.post(MAPS, &map("a")).await.code, 201);
+    let refused = h.post(MAPS, &map("b")).await;
+    assert!(refused.body["message"].as_str().unwrap().contains("exceeded quota: narrow"), "{}", refused.body);
+    // The other limits of a quota that was changed are counted anew.
+    assert_eq!(h.delete(&format!("{QUOTAS}/narrow")).await.code, 200);
+    assert_eq!(h.post(QUOTAS, &quota("narrow", json!({"configmaps": "2"}))).await.code, 201);
+    assert_eq!(h.post(MAPS, &map("b")).await.code, 201);
+    assert_eq!(h.post(MAPS, &map("c")).await.code, 403);
+}

@@ -48,6 +48,7 @@ pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconcile
         Arc::new(csr::ApprovingController),
         Arc::new(csr::SigningController),
         Arc::new(csr::CleanerController),
+        Arc::new(crate::resource_quota::ResourceQuotaController),
         Arc::new(rbac::clusterrole::reconcile::ClusterRoleAggregation),
     ]
 }

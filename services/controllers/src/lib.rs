@@ -13,6 +13,7 @@ pub mod driver;
 pub mod effects;
 pub mod feed;
 pub mod garbage_collector;
+pub mod resource_quota;
 
 use std::sync::Arc;
 

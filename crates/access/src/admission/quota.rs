@@ -106,8 +106,14 @@ pub fn charge(request: &Request<'_>, new: Option<&Value>, quotas: &[Value]) -> A
     let old = request.old.filter(|_| request.operation != Operation::Create);
     let mut changed = Vec::new();
     for quota in quotas {
-        let before = old.filter(|o| matches(request.group(), request.resource(), quota, o)).map(|o| usage(request.group(), request.resource(), o)).unwrap_or_default();
-        let after = new.filter(|o| matches(request.group(), request.resource(), quota, o)).map(|o| usage(request.group(), request.resource(), o)).unwrap_or_default();
+        let before = old
+            .filter(|o| matches(request.group(), request.resource(), quota, o))
+            .map(|o| usage(request.group(), request.resource(), o))
+            .unwrap_or_default();
+        let after = new
+            .filter(|o| matches(request.group(), request.resource(), quota, o))
+            .map(|o| usage(request.group(), request.resource(), o))
+            .unwrap_or_default();
         changed.extend(charge_one(request, quota, new, before, after)?);
     }
     Ok(changed)

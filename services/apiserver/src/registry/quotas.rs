@@ -38,11 +38,7 @@ pub fn charge(call: &Call<'_>, operation: Operation, new: Option<&Value>, old: O
     let record = snapshot.get(&key);
     let revision = record.map_or(0, |record| record.mod_revision);
     let mut also = Also {
-        compare: vec![Compare {
-            range: KeyRange::key(key.clone()),
-            comparison: Comparison::Equal,
-            target: CompareTarget::ModRevision(revision),
-        }],
+        compare: vec![Compare { range: KeyRange::key(key.clone()), comparison: Comparison::Equal, target: CompareTarget::ModRevision(revision) }],
         operations: Vec::new(),
     };
     let lookups = SnapshotLookups(snapshot.clone());

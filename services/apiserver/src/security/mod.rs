@@ -43,7 +43,7 @@ pub use audit_trail::{AuditTrail, Exchange};
 pub use connection::ConnectionInfo;
 use credentials::CredentialStore;
 pub use credentials::Credentials;
-use derived::View;
+pub(crate) use derived::{Derived, View};
 pub use lookups::SnapshotLookups;
 
 /// How long a pod waits for the `default` service account of a namespace that was just created; upstream's ten attempts take as long.

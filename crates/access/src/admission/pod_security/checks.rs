@@ -215,8 +215,11 @@ impl<'a> Pod<'a> {
     }
 
     fn host_namespaces(&self) -> Option<Violation> {
-        let set: Vec<String> =
-            ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|field| self.spec[*field] == true).map(|field| format!("{field}=true")).collect();
+        let set: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
+            .into_iter()
+            .filter(|field| self.spec[*field] == true)
+            .map(|field| format!("{field}=true"))
+            .collect();
         if set.is_empty() { None } else { violation("host namespaces", set.join(", ")) }
     }
 
@@ -233,7 +236,8 @@ impl<'a> Pod<'a> {
     }
 
     fn host_ports(&self) -> Option<Violation> {
-        let ports = |container: &'a Value| container["ports"].as_array().into_iter().flatten().filter_map(|p| p["hostPort"].as_u64()).filter(|p| *p != 0);
+        let ports =
+            |container: &'a Value| container["ports"].as_array().into_iter().flatten().filter_map(|p| p["hostPort"].as_u64()).filter(|p| *p != 0);
         let mut used: BTreeSet<String> = BTreeSet::new();
         let containers = self.which(|container| {
             used.extend(ports(container).map(|port| port.to_string()));
@@ -300,7 +304,8 @@ impl<'a> Pod<'a> {
         let mut bad = |context: &'a Value| {
             let options = &context["seLinuxOptions"];
             let kind = text(options, "type");
-            let fine = matches!(kind, "" | "container_t" | "container_init_t" | "container_kvm_t") || (engine_allowed && kind == "container_engine_t");
+            let fine =
+                matches!(kind, "" | "container_t" | "container_init_t" | "container_kvm_t") || (engine_allowed && kind == "container_engine_t");
             if !fine {
                 types.insert(kind);
             }
@@ -322,7 +327,9 @@ impl<'a> Pod<'a> {
 
     /// Profiles that were asked for and are neither the runtime's default nor a local one, and who asked.
     fn bad_seccomp(&self) -> (bool, Vec<&'a str>, BTreeSet<&'a str>) {
-        let bad = |context: &'a Value| Some(&context["seccompProfile"]).filter(|p| !p.is_null()).map(|p| text(p, "type")).filter(|kind| !is_good_seccomp(kind));
+        let bad = |context: &'a Value| {
+            Some(&context["seccompProfile"]).filter(|p| !p.is_null()).map(|p| text(p, "type")).filter(|kind| !is_good_seccomp(kind))
+        };
         let mut values: BTreeSet<&str> = bad(self.context()).into_iter().collect();
         let pod = !values.is_empty();
         let containers = self.which(|container| {

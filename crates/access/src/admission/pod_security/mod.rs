@@ -75,10 +75,7 @@ fn existing(namespace: &str, standard: Standard, pods: &[Value]) -> Vec<String> 
     }
     let mut warnings = Vec::new();
     if pods.len() > MAX_EXISTING_PODS {
-        warnings.push(format!(
-            "new PodSecurity enforce level only checked against the first {MAX_EXISTING_PODS} of {} existing pods",
-            pods.len()
-        ));
+        warnings.push(format!("new PodSecurity enforce level only checked against the first {MAX_EXISTING_PODS} of {} existing pods", pods.len()));
     }
     if found.is_empty() {
         return warnings;

@@ -58,7 +58,8 @@ impl Policy {
     pub fn of(namespace: &Value) -> (Self, ErrorList) {
         let mut errors = ErrorList::new();
         let mut mode = |name: &str, unreadable: Level| {
-            let level = label(namespace, name).map(|text| parse_level(text).ok_or_else(|| refuse(name, text, "must be one of privileged, baseline, restricted")));
+            let level = label(namespace, name)
+                .map(|text| parse_level(text).ok_or_else(|| refuse(name, text, "must be one of privileged, baseline, restricted")));
             let version_label = format!("{name}-version");
             let version = label(namespace, &version_label)
                 .map(|text| parse_version(text).ok_or_else(|| refuse(&version_label, text, "must be \"latest\" or \"v1.x\"")));

@@ -85,7 +85,11 @@ fn an_older_version_has_fewer_checks() {
 
 #[test]
 fn an_update_that_cannot_matter_is_let_through() {
-    let world = MemoryLookups::default().with("", "namespaces", json!({"metadata": {"name": "ns", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}));
+    let world = MemoryLookups::default().with(
+        "",
+        "namespaces",
+        json!({"metadata": {"name": "ns", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}),
+    );
     let old = json!({"metadata": {"name": "p"}, "spec": {"hostPID": true, "containers": [{"name": "c", "image": "i:1"}]}});
     let mut new = old.clone();
     new["metadata"]["labels"] = json!({"a": "b"});
