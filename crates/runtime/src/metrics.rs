@@ -4,6 +4,7 @@
 //! [`MAX_SERIES`] series; beyond that the numbers still count, into one series that is not exported, and `wheelhouse_metrics_dropped_series` says so.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,9 @@ pub const MAX_SERIES: usize = 20_000;
 
 /// The label by which series belong to clusters.
 const CLUSTER: &str = "cluster";
+
+/// What is kept of a cluster's own labels in the text of its host: a few values each, whatever the cluster's users do.
+const KEPT: [&str; 8] = ["verb", "code", "request_kind", "priority_level", "reason", "execute", "result", "queue"];
 
 /// Every metric of a process. Clones share it.
 #[derive(Clone, Default)]
@@ -150,45 +154,122 @@ impl Metrics {
 
     /// The text exposition format, version 0.0.4.
     pub fn render(&self) -> String {
-        let families = self.0.lock();
-        let mut out = String::new();
-        for (name, family) in &families.by_name {
-            let Some(first) = family.series.values().next() else { continue };
-            let kind = match first {
-                Series::Counter(_) => "counter",
-                Series::Gauge(_) => "gauge",
-                Series::Histogram(_) => "histogram",
-            };
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", family.help);
-            for (labels, series) in &family.series {
-                write_series(&mut out, name, labels, series);
+        self.render_with(&[])
+    }
+
+    /// The same with what clusters count for themselves, by name of the cluster. Of their labels those of [`KEPT`] stay, and series that differ
+    /// in the others are added up.
+    pub fn render_with(&self, clusters: &[(String, Metrics)]) -> String {
+        let mut text = Text::default();
+        text.take(self, None);
+        for (cluster, metrics) in clusters {
+            text.take(metrics, Some(cluster));
+        }
+        text.render(self.0.lock().dropped)
+    }
+}
+
+/// Values at one moment, on their way to text.
+#[derive(Default)]
+struct Text(BTreeMap<&'static str, (&'static str, BTreeMap<Vec<(&'static str, String)>, Value>)>);
+
+enum Value {
+    Counter(u64),
+    Gauge(f64),
+    Histogram { bounds: &'static [f64], counts: Vec<u64>, sum: u64 },
+}
+
+impl Value {
+    fn of(series: &Series) -> Self {
+        match series {
+            Series::Counter(counter) => Value::Counter(counter.value()),
+            Series::Gauge(gauge) => Value::Gauge(gauge.value()),
+            Series::Histogram(histogram) => Value::Histogram {
+                bounds: histogram.0.bounds,
+                counts: histogram.0.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+                sum: histogram.0.sum.load(Ordering::Relaxed),
+            },
+        }
+    }
+
+    /// Adds another of the same family.
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Value::Counter(total), Value::Counter(more)) => *total += more,
+            (Value::Gauge(total), Value::Gauge(more)) => *total += more,
+            (Value::Histogram { counts, sum, .. }, Value::Histogram { counts: more, sum: more_sum, .. }) => {
+                counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+                *sum += more_sum;
+            }
+            _ => {}
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Value::Counter(_) => "counter",
+            Value::Gauge(_) => "gauge",
+            Value::Histogram { .. } => "histogram",
+        }
+    }
+}
+
+impl Text {
+    fn take(&mut self, metrics: &Metrics, cluster: Option<&str>) {
+        for (name, family) in &metrics.0.lock().by_name {
+            let (_, series) = self.0.entry(name).or_insert_with(|| (family.help, BTreeMap::new()));
+            for (labels, value) in &family.series {
+                let labels = match cluster {
+                    None => labels.clone(),
+                    Some(cluster) => {
+                        let kept = labels.iter().filter(|(label, _)| KEPT.contains(label)).cloned();
+                        std::iter::once((CLUSTER, cluster.to_owned())).chain(kept).collect()
+                    }
+                };
+                let value = Value::of(value);
+                match series.entry(labels) {
+                    Entry::Occupied(mut there) => there.get_mut().add(value),
+                    Entry::Vacant(place) => {
+                        place.insert(value);
+                    }
+                }
             }
         }
-        if families.dropped > 0 {
-            let _ = writeln!(out, "# TYPE wheelhouse_metrics_dropped_series counter\nwheelhouse_metrics_dropped_series {}", families.dropped);
+    }
+
+    fn render(&self, dropped: u64) -> String {
+        let mut out = String::new();
+        for (name, (help, series)) in &self.0 {
+            let Some(first) = series.values().next() else { continue };
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", first.kind());
+            for (labels, value) in series {
+                write_series(&mut out, name, labels, value);
+            }
+        }
+        if dropped > 0 {
+            let _ = writeln!(out, "# TYPE wheelhouse_metrics_dropped_series counter\nwheelhouse_metrics_dropped_series {dropped}");
         }
         out
     }
 }
 
-fn write_series(out: &mut String, name: &str, labels: &[(&'static str, String)], series: &Series) {
-    match series {
-        Series::Counter(counter) => {
-            let _ = writeln!(out, "{name}{} {}", braces(labels, None), counter.value());
+fn write_series(out: &mut String, name: &str, labels: &[(&'static str, String)], value: &Value) {
+    match value {
+        Value::Counter(count) => {
+            let _ = writeln!(out, "{name}{} {count}", braces(labels, None));
         }
-        Series::Gauge(gauge) => {
-            let _ = writeln!(out, "{name}{} {}", braces(labels, None), gauge.value());
+        Value::Gauge(value) => {
+            let _ = writeln!(out, "{name}{} {value}", braces(labels, None));
         }
-        Series::Histogram(histogram) => {
-            let cells = &histogram.0;
+        Value::Histogram { bounds, counts, sum } => {
             let mut total = 0;
-            for (at, count) in cells.counts.iter().enumerate() {
-                total += count.load(Ordering::Relaxed);
-                let bound = cells.bounds.get(at).map_or_else(|| "+Inf".to_owned(), f64::to_string);
+            for (at, count) in counts.iter().enumerate() {
+                total += count;
+                let bound = bounds.get(at).map_or_else(|| "+Inf".to_owned(), f64::to_string);
                 let _ = writeln!(out, "{name}_bucket{} {total}", braces(labels, Some(&bound)));
             }
-            let sum = cells.sum.load(Ordering::Relaxed) as f64 / 1e6;
+            let sum = *sum as f64 / 1e6;
             let _ = writeln!(out, "{name}_sum{plain} {sum}\n{name}_count{plain} {total}", plain = braces(labels, None));
         }
     }
@@ -229,6 +310,20 @@ mod tests {
         assert!(!metrics.render().contains("c-1") && metrics.render().contains("c-2"));
         metrics.drop_cluster("c-2");
         assert_eq!(metrics.render(), "");
+    }
+
+    #[test]
+    fn a_host_tells_what_its_clusters_count() {
+        let (host, cluster) = (Metrics::default(), Metrics::default());
+        host.counter("a_total", "Things.", &[]).add(1);
+        for resource in ["pods", "nodes"] {
+            cluster.counter("a_total", "Things.", &[("verb", "GET"), ("resource", resource)]).add(2);
+            cluster.histogram("b_seconds", "", &[1.0], &[("resource", resource)]).observe(0.5);
+        }
+        let text = host.render_with(&[("c-1".to_owned(), cluster)]);
+        assert!(text.contains("a_total 1\na_total{cluster=\"c-1\",verb=\"GET\"} 4\n"), "{text}");
+        assert!(text.contains("b_seconds_bucket{cluster=\"c-1\",le=\"1\"} 2\n"), "{text}");
+        assert_eq!(text.matches("# TYPE a_total").count(), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -61,8 +62,10 @@ pub fn init(service: &'static str, format: LogFormat) -> Result<TelemetryGuard, 
         None => None,
         Some(_) => Some(provider(service)?),
     };
-    let traces = provider.as_ref().map(|p| tracing_opentelemetry::layer().with_tracer(p.tracer(service)));
-    tracing_subscriber::registry().with(filter).with(lines).with(traces).try_init().map_err(TelemetryError::Subscriber)?;
+    // Requests' own spans are at debug level: without an exporter they are never made, and they never reach the log unless it is asked for them.
+    let of_requests = Targets::new().with_target("wheelhouse", LevelFilter::DEBUG);
+    let traces = provider.as_ref().map(|p| tracing_opentelemetry::layer().with_tracer(p.tracer(service)).with_filter(of_requests));
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(traces).try_init().map_err(TelemetryError::Subscriber)?;
     Ok(TelemetryGuard(provider))
 }
 

@@ -44,6 +44,14 @@ impl Origin {
         matches!(self, Origin::InProcess)
     }
 
+    /// The endpoint's span, where one is traced.
+    pub(crate) fn traceparent(&self) -> Option<&str> {
+        match self {
+            Origin::Network(connection) => connection.traceparent.as_deref(),
+            Origin::InProcess => None,
+        }
+    }
+
     /// The client's address; `None` for calls from inside the process.
     pub fn peer(&self) -> Option<std::net::SocketAddr> {
         match self {

@@ -53,6 +53,10 @@ impl Drop for InFlight {
 }
 
 impl ServerMetrics {
+    pub fn all(&self) -> Metrics {
+        self.metrics.clone()
+    }
+
     /// The text of `/metrics`.
     pub fn render(&self) -> String {
         self.metrics.render()

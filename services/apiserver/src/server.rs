@@ -19,6 +19,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+use tracing::Instrument;
 use wheelhouse_access::rbac::forbidden;
 use wheelhouse_access::{Decision, User};
 use wheelhouse_base::limits::MAX_REQUEST_BYTES;
@@ -27,6 +28,8 @@ use wheelhouse_client::Identity;
 use wheelhouse_meta::Status;
 use wheelhouse_meta::duration::GoDuration;
 use wheelhouse_mvcc::Fence;
+use wheelhouse_runtime::Metrics;
+use wheelhouse_runtime::trace_context::{self, TRACEPARENT};
 use wheelhouse_store::Store;
 
 use crate::body::Body;
@@ -141,6 +144,22 @@ impl ApiServer {
         B::Data: Send,
         B::Error: std::error::Error + Send + Sync + 'static,
     {
+        let span = tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), code = tracing::field::Empty);
+        if !span.is_disabled() {
+            let named = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());
+            if let Some(parent) = named.or(origin.traceparent()) {
+                trace_context::adopt(&span, parent);
+            }
+        }
+        self.handle_traced(origin, request).instrument(span).await
+    }
+
+    async fn handle_traced<B>(self: &Arc<Self>, origin: Origin, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: std::error::Error + Send + Sync + 'static,
+    {
         let began = Instant::now();
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or(""));
@@ -164,6 +183,7 @@ impl ApiServer {
             Ok(reply) => reply.with_warnings(warnings.into_inner()).into_response(),
             Err(status) => status_response(&status, media::negotiate_error(&parts.headers), &warnings.into_inner()),
         };
+        tracing::Span::current().record("code", response.status().as_u16());
         let known = info.is_resource && self.catalogue.find(&info.group, &info.version, &info.resource).is_some();
         self.metrics.answered(&info, known, response.status().as_u16(), began.elapsed());
         let id = uuid::Uuid::new_v4().to_string();
@@ -252,6 +272,12 @@ impl ApiServer {
             }
         }
         (bytes.div_ceil(BYTES_PER_SEAT) as u64).clamp(1, MAX_LIST_SEATS as u64)
+    }
+
+    /// What this cluster counts, with its gauges brought up to date. Others that belong to the cluster, as the scheduler does, count here too.
+    pub fn metrics(&self) -> Metrics {
+        self.observe();
+        self.metrics.all()
     }
 
     /// Brings the gauges up to date, for a reader of the metrics.

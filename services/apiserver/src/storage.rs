@@ -126,6 +126,7 @@ impl Storage {
     }
 
     /// One all-or-nothing transaction. `resource` is what messages name.
+    #[tracing::instrument(level = "debug", name = "commit", skip_all, fields(resource = %resource))]
     pub async fn commit(&self, txn: Txn, fence: Option<Fence>, resource: &GroupResource) -> Answer<TxnOutcome> {
         match self.store.commit(Command::Txn { txn, fence }).await {
             Ok(Outcome::Txn(outcome)) => Ok(outcome),

@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tracing::Instrument;
 use wheelhouse_runtime::metrics::Counter;
-use wheelhouse_runtime::proxy;
+use wheelhouse_runtime::{proxy, trace_context};
 
 use crate::hello::{self, Hello, MAX_HELLO};
 use crate::listener::{Admitted, Endpoint};
@@ -53,7 +54,11 @@ pub(crate) async fn carry(endpoint: Arc<Endpoint>, mut admitted: Admitted, mut c
             match route {
                 None => refuse(&mut client, &hello::UNRECOGNIZED_NAME, "unknown_name").await,
                 Some(route) if !admitted.enter_cluster(&route.cluster) => refuse(&mut client, &hello::INTERNAL_ERROR, "limit").await,
-                Some(route) => pass_on(&endpoint, &mut admitted, &route, client, address, &received).await,
+                Some(route) => {
+                    // Ends with the connection; what is asked over it are the replica's spans below this one.
+                    let span = tracing::debug_span!("connection", cluster = %route.cluster, host = tracing::field::Empty);
+                    pass_on(&endpoint, &mut admitted, &route, client, address, &received).instrument(span).await
+                }
             }
         }
     };
@@ -97,6 +102,7 @@ async fn pass_on(
     for candidate in endpoint.candidates(route) {
         match reach(&candidate, &client, address, hello).await {
             Ok((replica, answer)) => {
+                tracing::Span::current().record("host", tracing::field::display(&candidate.host));
                 admitted.enter_host(&candidate.host);
                 if client.write_all(&answer).await.is_ok() {
                     splice(endpoint, route, &client, &replica).await;
@@ -116,7 +122,7 @@ async fn pass_on(
 async fn reach(candidate: &Candidate, client: &TcpStream, address: SocketAddr, hello: &[u8]) -> io::Result<(TcpStream, Vec<u8>)> {
     let mut replica = timeout(CONNECT_TIME, TcpStream::connect(&candidate.address)).await.map_err(|_| io::ErrorKind::TimedOut)??;
     tune(&replica);
-    let mut first = proxy::header(address, client.local_addr()?);
+    let mut first = proxy::header(address, client.local_addr()?, trace_context::current().as_deref());
     first.extend_from_slice(hello);
     replica.write_all(&first).await?;
     let mut answer = Vec::with_capacity(4096);

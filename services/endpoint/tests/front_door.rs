@@ -58,7 +58,7 @@ impl World {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 inner.spawn("replica-connection", async move {
-                    let client = proxy::read_header(&mut stream).await.unwrap().unwrap();
+                    let client = proxy::read_header(&mut stream).await.unwrap().client.unwrap();
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
                     let _ = stream.write_all(format!("{name} {client}").as_bytes()).await;
                     let mut rest = Vec::new();

@@ -126,7 +126,8 @@ struct Connection {
 async fn begin(mut stream: TcpStream, serving: &Serving, base_domain: &str) -> io::Result<Connection> {
     stream.set_nodelay(true)?;
     let here = stream.peer_addr()?;
-    let client: SocketAddr = proxy::read_header(&mut stream).await.map_err(io::Error::other)?.unwrap_or(here);
+    let header = proxy::read_header(&mut stream).await.map_err(io::Error::other)?;
+    let client: SocketAddr = header.client.unwrap_or(here);
     let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
     let name = hello.client_hello().server_name().unwrap_or_default().to_ascii_lowercase();
     let wanted = target(&name, base_domain).and_then(|(cluster, service)| Some((serving.get(&cluster)?, service)));
@@ -146,7 +147,7 @@ async fn begin(mut stream: TcpStream, serving: &Serving, base_domain: &str) -> i
             return Err(io::Error::other("the certificate is not an administrator's, or was revoked"));
         }
     }
-    let info = ConnectionInfo::new(client, certificates);
+    let info = ConnectionInfo::new(client, certificates).traced(header.traceparent);
     Ok(Connection { served, service, stream, info })
 }
 

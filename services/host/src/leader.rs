@@ -21,7 +21,7 @@ use wheelhouse_kinds::fleet::cluster::Member;
 use wheelhouse_kinds::fleet::{Cluster, GROUP, SYSTEM_NAMESPACE, VERSION};
 use wheelhouse_kinds::time::micro_time;
 use wheelhouse_mvcc::{Fence, Snapshot};
-use wheelhouse_scheduler::Scheduler;
+use wheelhouse_scheduler::{Scheduler, SchedulerMetrics};
 use wheelhouse_store::Store;
 
 use crate::host::Host;
@@ -47,7 +47,7 @@ pub async fn run(cx: LeaderContext) {
         tokio::time::sleep(RETRY).await;
     }
     let mut controllers = cx.controllers();
-    let scheduler = cx.host.scheduler.then(|| Scheduler::new(cx.client(), Arc::new(SystemClock)));
+    let scheduler = cx.host.scheduler.then(|| Scheduler::new(cx.client(), Arc::new(SystemClock), SchedulerMetrics::new(cx.replica.server.metrics())));
     controllers.consumers.extend(scheduler.iter().map(|s| Arc::clone(s) as Arc<dyn Consumer>));
     let (views, running) = controllers.prepare();
     let scheduling = async {

@@ -148,7 +148,8 @@ fn serve_status(tasks: &Tasks, listener: TcpListener, host: &Arc<Host>) {
             let vitals = *host.vitals.borrow();
             host.metrics.gauge("wheelhouse_host_replicas", "Replicas that run here.", &[]).set(vitals.replicas as f64);
             host.metrics.gauge("wheelhouse_host_leaders", "Groups led from here.", &[]).set(vitals.leaders as f64);
-            Some(Page::ok(host.metrics.render()))
+            let clusters: Vec<_> = host.running().into_values().map(|replica| (replica.id.cluster.to_string(), replica.server.metrics())).collect();
+            Some(Page::ok(host.metrics.render_with(&clusters)))
         }
         "/healthz" | "/livez" | "/readyz" if host.vitals.borrow().draining => Some(Page::unavailable("draining\n")),
         "/healthz" | "/livez" | "/readyz" => Some(Page::ok("ok\n")),

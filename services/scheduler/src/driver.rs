@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ use wheelhouse_kinds::view::{ObjectChange, View};
 
 use crate::binder;
 use crate::engine::{Engine, Report, Step};
+use crate::metrics::{Attempt, SchedulerMetrics};
 use crate::pod::{DEFAULT_SCHEDULER, PodInfo};
 
 /// Bindings under way at once: enough to fill a Raft batch.
@@ -56,6 +57,7 @@ const RESOURCES: [(&str, &str); 8] = [
 pub struct Scheduler {
     client: Client,
     clock: Arc<dyn Clock>,
+    metrics: SchedulerMetrics,
     /// Changes since the last turn. Not bounded: a turn takes all of it, and the records are the view's own.
     inbox: Mutex<Vec<ObjectChange>>,
     wake: Notify,
@@ -78,12 +80,20 @@ impl Consumer for Scheduler {
     }
 }
 
+/// A pod on its way to a node.
+struct Binding {
+    pod: Arc<PodInfo>,
+    node: Arc<str>,
+    /// When it was taken up.
+    since: Instant,
+}
+
 /// What is under way while the scheduler runs.
 struct Running {
     engine: Engine,
     bindings: JoinSet<Result<(), ClientError>>,
     /// Which pod a binding is for and where, also if its task panics.
-    bound: HashMap<Id, (Arc<PodInfo>, Arc<str>)>,
+    bound: HashMap<Id, Binding>,
     /// Answers the pod if its victims could not all be evicted.
     reports: JoinSet<Option<Arc<PodInfo>>>,
     events: mpsc::Sender<EventNote>,
@@ -91,9 +101,9 @@ struct Running {
 
 impl Scheduler {
     /// `client` is fenced to the leadership; the scheduler acts as `system:kube-scheduler`.
-    pub fn new(client: Client, clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub fn new(client: Client, clock: Arc<dyn Clock>, metrics: SchedulerMetrics) -> Arc<Self> {
         let client = client.identity(Identity::component("system:kube-scheduler")).user_agent("kube-scheduler");
-        Arc::new(Self { client, clock, inbox: Mutex::default(), wake: Notify::new() })
+        Arc::new(Self { client, clock, metrics, inbox: Mutex::default(), wake: Notify::new() })
     }
 
     /// Runs until the view's feed ends. Register the scheduler as a consumer of that feed before it starts.
@@ -118,6 +128,7 @@ impl Scheduler {
                 }
                 continue;
             }
+            self.metrics.waiting(running.engine.queues());
             let timer = self.timer(&running);
             tokio::select! {
                 Some(done) = running.bindings.join_next_with_id() => self.bound(&mut running, done),
@@ -135,14 +146,23 @@ impl Scheduler {
             if running.is_full() {
                 return false;
             }
-            match running.engine.step(now) {
+            let since = Instant::now();
+            let step = running.engine.step(now);
+            if step.is_some() {
+                self.metrics.decided(since.elapsed());
+            }
+            match step {
                 None => return false,
                 Some(Step::Bind { pod, node }) => {
                     let (client, target, place) = (self.client.clone(), pod.clone(), node.clone());
                     let task = running.bindings.spawn(async move { binder::bind(&client, &target, &place).await });
-                    running.bound.insert(task.id(), (pod, node));
+                    running.bound.insert(task.id(), Binding { pod, node, since });
                 }
                 Some(Step::Report { pod, report }) => {
+                    self.metrics.attempted(Attempt::Unschedulable, since.elapsed());
+                    if !report.victims.is_empty() {
+                        self.metrics.preempted(report.victims.len());
+                    }
                     running.note(binder::failed_event(&pod, &report.message));
                     if report.condition_changes || report.nomination.is_some() || !report.victims.is_empty() {
                         running.reports.spawn(carry_out(self.client.clone(), running.events.clone(), pod, report, now));
@@ -169,7 +189,8 @@ impl Scheduler {
             Ok((id, result)) => (id, result.map_err(|error| error.to_string())),
             Err(error) => (error.id(), Err(error.to_string())),
         };
-        let Some((pod, node)) = running.bound.remove(&id) else { return };
+        let Some(Binding { pod, node, since }) = running.bound.remove(&id) else { return };
+        self.metrics.attempted(if result.is_ok() { Attempt::Scheduled } else { Attempt::Error }, since.elapsed());
         match result {
             Ok(()) => running.note(binder::scheduled_event(&pod, &node)),
             // Gone, bound by another, or no answer: the feed tells which, and until then the pod is tried again after a back-off.

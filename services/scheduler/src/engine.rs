@@ -17,7 +17,7 @@ use crate::cycle::{Cursor, Decision, decide};
 use crate::node::NodeFacts;
 use crate::plugins::default_preemption::{Preemption, preempt};
 use crate::pod::PodInfo;
-use crate::queue::Queue;
+use crate::queue::{Queue, Waiting};
 use crate::snapshot::{Budget, Snapshot};
 
 #[derive(Default)]
@@ -191,6 +191,11 @@ impl Engine {
     pub fn eviction_failed(&mut self, pod: &PodInfo, now: Timestamp) {
         self.snapshot.withdraw_nomination(&pod.key);
         self.queue.wake(&pod.key, now);
+    }
+
+    /// How many pods wait, and for what.
+    pub fn queues(&self) -> Waiting {
+        self.queue.waiting()
     }
 
     /// When [`Engine::step`] has something to decide next; the beginning of time for now.

@@ -17,6 +17,7 @@ pub mod diagnosis;
 pub mod driver;
 pub mod engine;
 pub mod index;
+pub mod metrics;
 pub mod node;
 pub mod plugins;
 pub mod pod;
@@ -31,3 +32,4 @@ mod properties;
 mod testing;
 
 pub use driver::Scheduler;
+pub use metrics::SchedulerMetrics;

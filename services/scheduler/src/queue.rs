@@ -55,6 +55,15 @@ struct Entry {
     serial: u64,
 }
 
+/// Pods that wait, by upstream's names of its queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    pub active: usize,
+    pub backoff: usize,
+    pub unschedulable: usize,
+    pub gated: usize,
+}
+
 #[derive(Debug, Default)]
 pub struct Queue {
     entries: HashMap<Key, Entry>,
@@ -66,6 +75,8 @@ pub struct Queue {
     rejected: [usize; Plugin::ALL.len()],
     /// Unschedulable pods that no plugin rejected: there was no node. Any change may help them.
     unexplained: usize,
+    /// Pods that may not be scheduled yet.
+    gated: usize,
     serial: u64,
 }
 
@@ -196,6 +207,12 @@ impl Queue {
         failed.into_iter().chain(waiting).min()
     }
 
+    /// How many pods wait, and for what.
+    pub fn waiting(&self) -> Waiting {
+        let (active, backoff, unschedulable) = (self.active.len(), self.backoff.len() + self.error_backoff.len(), self.unschedulable.len());
+        Waiting { active, backoff, unschedulable, gated: self.gated }
+    }
+
     /// Pods known, in flight or not.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -218,7 +235,8 @@ impl Queue {
                 entry.rejected_by.iter().for_each(|plugin| self.rejected[plugin as usize] -= 1);
                 self.unexplained -= usize::from(entry.rejected_by.is_empty());
             }
-            Place::Gated | Place::InFlight => {}
+            Place::Gated => self.gated -= 1,
+            Place::InFlight => {}
         }
         entry.place = place(entry);
         match entry.place {
@@ -230,7 +248,8 @@ impl Queue {
                 entry.rejected_by.iter().for_each(|plugin| self.rejected[plugin as usize] += 1);
                 self.unexplained += usize::from(entry.rejected_by.is_empty());
             }
-            Place::Gated | Place::InFlight => {}
+            Place::Gated => self.gated += 1,
+            Place::InFlight => {}
         }
     }
 }

@@ -295,9 +295,10 @@ fn an_ingress_without_a_class_gets_the_newest_default() {
         let annotations = json!({"ingressclass.kubernetes.io/is-default-class": default});
         json!({"metadata": {"name": name, "creationTimestamp": made, "annotations": annotations}})
     };
-    let world = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"].into_iter().zip(["old", "new"]).fold(in_namespace("ns"), |world, (made, name)| {
-        world.with("networking.k8s.io", "ingressclasses", class(name, made, "true"))
-    });
+    let world = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]
+        .into_iter()
+        .zip(["old", "new"])
+        .fold(in_namespace("ns"), |world, (made, name)| world.with("networking.k8s.io", "ingressclasses", class(name, made, "true")));
     let world = world.with("networking.k8s.io", "ingressclasses", class("other", "2026-01-03T00:00:00Z", "false"));
     let admitted = |object: Value| Write::create("networking.k8s.io", "ingresses", "ns").admit(object, &world).unwrap();
     assert_eq!(admitted(json!({"metadata": {"name": "i"}, "spec": {}}))["spec"]["ingressClassName"], "new");

@@ -13,6 +13,8 @@ use super::credentials::Credentials;
 pub struct ConnectionInfo {
     /// The client's address, as the endpoint's PROXY header or the socket gave it.
     pub peer: SocketAddr,
+    /// The span at the endpoint that the connection belongs to, as a `traceparent`.
+    pub(crate) traceparent: Option<String>,
     /// DER, leaf first; empty if the client presented none. TLS has proved possession of the leaf's key and nothing else.
     certificates: Vec<Vec<u8>>,
     verified: Mutex<Option<Remembered>>,
@@ -26,7 +28,14 @@ struct Remembered {
 
 impl ConnectionInfo {
     pub fn new(peer: SocketAddr, certificates: Vec<Vec<u8>>) -> Self {
-        Self { peer, certificates, verified: Mutex::new(None) }
+        Self { peer, traceparent: None, certificates, verified: Mutex::new(None) }
+    }
+
+    /// Requests of the connection are part of this trace unless they name one themselves.
+    #[must_use]
+    pub fn traced(mut self, traceparent: Option<String>) -> Self {
+        self.traceparent = traceparent;
+        self
     }
 
     /// The user of the client's certificate; `None` without one.

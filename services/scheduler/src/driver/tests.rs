@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use wheelhouse_base::ManualClock;
 use wheelhouse_client::{ResponseBody, Transport, TransportError, full_body};
 use wheelhouse_kinds::view::{Key, ObjectRef, Record, ResourceName};
+use wheelhouse_runtime::Metrics;
 
 /// An API server that refuses the bindings it is told to, once each, and keeps what was asked.
 #[derive(Default)]
@@ -62,7 +63,7 @@ impl Cluster {
     fn start() -> Self {
         let server = Arc::new(Server::default());
         let clock = Arc::new(ManualClock::at(Timestamp::from_secs(1_000)));
-        let scheduler = Scheduler::new(Client::new(server.clone()), clock.clone());
+        let scheduler = Scheduler::new(Client::new(server.clone()), clock.clone(), SchedulerMetrics::new(Metrics::default()));
         let views = watch::Sender::new(Arc::new(View::default()));
         tokio::spawn(scheduler.clone().run(views.subscribe()));
         Self { server, scheduler, clock, views, view: View::default() }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tracing::Instrument;
 use wheelhouse_base::{ReplicaId, Revision};
 use wheelhouse_mvcc::codec::encode_command;
 use wheelhouse_mvcc::{Command, Fence, KeyRange, Outcome, Snapshot};
@@ -162,6 +163,7 @@ impl Store for ReplicatedStore {
                 _ => self.commit_anywhere(command.clone()).await,
             }
         };
+        let committed = committed.instrument(tracing::debug_span!("propose", group = %self.group.id));
         match tokio::time::timeout(WRITE_DEADLINE, committed).await {
             Ok(result) => result,
             Err(_) => Err(CommitError::Unknown("no answer in time")),
