@@ -12,6 +12,7 @@ use wheelhouse_access::bootstrap::{Change, plan};
 use wheelhouse_client::{Client, ClientError, Identity};
 use wheelhouse_mvcc::Snapshot;
 
+use crate::config::Config;
 use crate::connection::InProcess;
 use crate::flow::bootstrap as flow;
 use crate::server::ApiServer;
@@ -149,14 +150,25 @@ impl Bootstrap<'_> {
         }
     }
 
-    /// Where extension API servers learn whom to trust.
+    /// Where extension API servers learn whom to trust. Renewed authorities are brought up to date; what others put there stays.
     async fn authentication(&self) -> Result<(), BootstrapError> {
-        let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-            "data": {"client-ca-file": self.server.config.client_ca_pem},
-        });
-        self.ensure("", "v1", "configmaps", "kube-system", &object).await
+        const NAME: &str = "extension-apiserver-authentication";
+        let failed = |source| BootstrapError { what: format!("configmaps {NAME}"), source };
+        let data = authentication_data(&self.server.config);
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": "kube-system"}, "data": data});
+        self.ensure("", "v1", "configmaps", "kube-system", &object).await?;
+        let api = self.client.api("", "v1", "configmaps", "kube-system");
+        let Some(mut there) = api.find::<Value>(NAME).await.map_err(failed)? else { return Ok(()) };
+        if holds(&there["data"], &data) {
+            return Ok(());
+        }
+        for (key, value) in data.as_object().into_iter().flatten() {
+            there["data"][key] = value.clone();
+        }
+        match api.update::<Value>(NAME, "", &there).await {
+            Err(error) if !error.is_conflict() => Err(failed(error)),
+            _ => Ok(()),
+        }
     }
 
     /// `default/kubernetes`: the first address of the Service range, in front of the API address.
@@ -202,5 +214,48 @@ fn holds(there: &Value, wanted: &Value) -> bool {
         }
         (Value::Array(there), Value::Array(wanted)) => there.len() == wanted.len() && there.iter().zip(wanted).all(|(t, w)| holds(t, w)),
         _ => there == wanted,
+    }
+}
+
+/// What upstream publishes of its flags: the cluster's CA, and how the front proxy names the user it speaks for.
+fn authentication_data(config: &Config) -> Value {
+    let mut data = json!({"client-ca-file": config.client_ca_pem});
+    if !config.front_proxy_ca_pem.is_empty() {
+        data["requestheader-client-ca-file"] = config.front_proxy_ca_pem.as_str().into();
+        for (key, list) in [
+            ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
+            ("requestheader-username-headers", r#"["X-Remote-User"]"#),
+            ("requestheader-uid-headers", r#"["X-Remote-Uid"]"#),
+            ("requestheader-group-headers", r#"["X-Remote-Group"]"#),
+            ("requestheader-extra-headers-prefix", r#"["X-Remote-Extra-"]"#),
+        ] {
+            data[key] = list.into();
+        }
+    }
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_front_proxys_headers_are_told_with_its_authority() {
+        let config = |front_proxy: &str| Config { client_ca_pem: "ca".into(), front_proxy_ca_pem: front_proxy.into(), ..Config::default() };
+        assert_eq!(authentication_data(&config("")), json!({"client-ca-file": "ca"}));
+        let data = authentication_data(&config("proxy"));
+        assert_eq!(
+            (&data["requestheader-client-ca-file"], &data["requestheader-username-headers"]),
+            (&json!("proxy"), &json!("[\"X-Remote-User\"]"))
+        );
+        assert_eq!(data.as_object().map(serde_json::Map::len), Some(7));
+    }
+
+    #[test]
+    fn defaults_make_no_difference() {
+        assert!(holds(&json!({"a": 1, "b": {"c": [1, {"d": 2, "e": 3}]}}), &json!({"b": {"c": [1, {"d": 2}]}, "zero": 0})));
+        for wanted in [json!({"a": 2}), json!({"b": 1}), json!({"c": [1]})] {
+            assert!(!holds(&json!({"a": 1, "c": [1, 2]}), &wanted), "{wanted}");
+        }
     }
 }

@@ -17,6 +17,8 @@ pub struct Config {
     pub api_port: u16,
     /// The cluster's CA in PEM, for `extension-apiserver-authentication`.
     pub client_ca_pem: String,
+    /// The authority of the client certificate that this server shows to extension API servers, in PEM; empty if it calls none.
+    pub front_proxy_ca_pem: String,
     pub limits: Limits,
 }
 
@@ -45,6 +47,7 @@ impl Default for Config {
             api_address: API_ADDRESS,
             api_port: API_PORT,
             client_ca_pem: String::new(),
+            front_proxy_ca_pem: String::new(),
             limits: Limits::default(),
         }
     }

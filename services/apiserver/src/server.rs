@@ -304,7 +304,7 @@ impl ApiServer {
     async fn authenticate(&self, incoming: &Incoming<'_>) -> Answer<User> {
         let parts = incoming.parts;
         match incoming.origin {
-            Origin::Network(connection) => self.security.authenticate(connection, &parts.headers).await,
+            Origin::Network(connection) => self.security.authenticate(connection, &parts.headers, incoming.trail).await,
             Origin::InProcess => match parts.extensions.get::<Identity>() {
                 Some(identity) => Ok(User { name: identity.user.clone(), groups: identity.groups.clone(), ..User::default() }),
                 None => parts.extensions.get::<User>().cloned().ok_or_else(|| Status::unauthorized().into()),

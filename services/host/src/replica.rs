@@ -119,7 +119,12 @@ impl Replica {
         let (sink, audit) = audit_log(host.directory.audit(&id.cluster)?.join("audit.log"));
         let security =
             Security::new(Arc::clone(&shared_store), Arc::clone(&clock), credentials(&spec, &bundle)?).with_audit(sink).with_node_restriction();
-        let config = Config { services: services.clone(), client_ca_pem: bundle.ca_certificate.clone(), ..Config::default() };
+        let config = Config {
+            services: services.clone(),
+            client_ca_pem: bundle.ca_certificate.clone(),
+            front_proxy_ca_pem: bundle.front_proxy_ca_certificate.clone(),
+            ..Config::default()
+        };
         let shared = host.shared(&id.cluster);
         let server = ApiServer::new(config, shared_store, shared, security);
 

@@ -39,6 +39,11 @@ impl AuditTrail {
         self.0.lock().decision = Some(decision.clone());
     }
 
+    #[cfg(test)]
+    pub(super) fn annotation(&self, key: &str) -> Option<String> {
+        self.0.lock().annotations.get(key).cloned()
+    }
+
     /// Notes under keys; what was noted first stays.
     pub fn annotated(&self, annotations: BTreeMap<String, String>) {
         let mut seen = self.0.lock();

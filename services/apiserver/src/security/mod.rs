@@ -49,6 +49,9 @@ pub use lookups::SnapshotLookups;
 /// How long a pod waits for the `default` service account of a namespace that was just created; upstream's ten attempts take as long.
 const DEFAULT_ACCOUNT_WAIT: Duration = Duration::from_secs(1);
 
+/// The audit annotation of a token that should have been renewed.
+const STALE_TOKEN: &str = "authentication.k8s.io/stale-token";
+
 pub struct Security {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -93,7 +96,7 @@ impl Security {
     }
 
     /// Who is asking. 401 for credentials that prove nothing, also when others would be needed for less than they claim.
-    pub async fn authenticate(&self, connection: &ConnectionInfo, headers: &HeaderMap) -> Answer<User> {
+    pub async fn authenticate(&self, connection: &ConnectionInfo, headers: &HeaderMap, trail: &AuditTrail) -> Answer<User> {
         let credentials = self.credentials.current();
         let refused = match connection.user(&credentials, self.clock.now()) {
             Some(Ok(user)) if self.is_alive(&user.name).await => {
@@ -104,7 +107,13 @@ impl Security {
         };
         if let Some(token) = authn::bearer_token(headers) {
             return match self.token(&credentials, &token, &credentials.issuer.audiences).await {
-                Ok(accepted) => Ok(accepted.user),
+                Ok(accepted) => {
+                    if let Some(seconds) = accepted.stale_for {
+                        let note = format!("subject: {}, seconds after warning threshold: {seconds}", accepted.user.name);
+                        trail.annotated([(STALE_TOKEN.to_owned(), note)].into());
+                    }
+                    Ok(accepted.user)
+                }
                 Err(error) => {
                     tracing::debug!(%error, "a bearer token was refused");
                     Err(Box::new(Status::unauthorized()))

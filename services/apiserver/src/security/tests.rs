@@ -134,7 +134,7 @@ impl Fixture {
         if let Some(token) = token {
             headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
         }
-        self.security.authenticate(connection, &headers).await.map_err(|status| status.code)
+        self.security.authenticate(connection, &headers, &AuditTrail::default()).await.map_err(|status| status.code)
     }
 }
 
@@ -187,6 +187,26 @@ async fn a_token_is_refused_only_by_a_current_state() {
     assert_eq!(f.who(&connection, Some(&format!("{head}.AAAA"))).await, Err(401));
     assert_eq!(f.store.barriers.load(Ordering::SeqCst), before);
     assert_eq!(f.who(&connection, Some("nonsense")).await, Err(401));
+}
+
+#[tokio::test]
+async fn the_use_of_a_token_that_should_have_been_renewed_is_noted() {
+    let f = Fixture::new();
+    put(&*f.store, "", "serviceaccounts", json!({"metadata": {"name": "bot", "namespace": "ns", "uid": "u-1"}})).await;
+    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u-2"}, "spec": {"serviceAccountName": "bot"}});
+    put(&*f.store, "", "pods", pod).await;
+    let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": "p"});
+    let body = json!({"spec": {"expirationSeconds": 3607, "audiences": [ISSUER], "boundObjectRef": bound}});
+    let answer = f.security.token_request("ns", "bot", body, "id").await.unwrap();
+    let mut headers = HeaderMap::new();
+    headers.insert("authorization", format!("Bearer {}", answer["status"]["token"].as_str().unwrap()).parse().unwrap());
+    let (fresh, stale) = (AuditTrail::default(), AuditTrail::default());
+    f.security.authenticate(&f.connection(None), &headers, &fresh).await.unwrap();
+    assert_eq!(fresh.annotation("authentication.k8s.io/stale-token"), None);
+    f.clock.advance(Duration::from_secs(3617));
+    f.security.authenticate(&f.connection(None), &headers, &stale).await.unwrap();
+    let note = "subject: system:serviceaccount:ns:bot, seconds after warning threshold: 10";
+    assert_eq!(stale.annotation("authentication.k8s.io/stale-token").as_deref(), Some(note));
 }
 
 #[tokio::test]
