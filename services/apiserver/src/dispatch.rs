@@ -81,6 +81,8 @@ async fn start_watch(call: &Call<'_>) -> Answer<Reply> {
     let form = call.form_in(media::negotiate_stream(call.headers, call.resource().protobuf)?)?;
     let name = if call.info.watch_prefix { call.name() } else { "" };
     let options = ListOptions::parse(call.query, call.resource(), true, name)?;
-    let cx = WatchContext { storage: &call.server.storage, cache: call.server.events.clone(), draining: call.server.draining() };
+    let entry = &call.resource().entry;
+    let sent = call.server.metrics.watch_events(entry.group, entry.version, call.resource().info().plural);
+    let cx = WatchContext { storage: &call.server.storage, cache: call.server.events.clone(), draining: call.server.draining(), sent };
     watch(cx, form, call.namespace(), options).await
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use wheelhouse_runtime::Metrics;
-use wheelhouse_runtime::metrics::Gauge;
+use wheelhouse_runtime::metrics::{Counter, Gauge};
 
 use crate::request::path::RequestInfo;
 
@@ -121,6 +121,27 @@ impl ServerMetrics {
         ] {
             self.metrics.gauge(name, help, &[("priority_level", &level)]).set(value as f64);
         }
+    }
+
+    /// Counts who came and whether they were known. Names are not labels: a tenant has any number of users.
+    pub fn authenticated(&self, known: bool) {
+        let result = if known { "success" } else { "failure" };
+        self.metrics.counter("authentication_attempts", "Attempts to authenticate, by result.", &[("result", result)]).increment();
+    }
+
+    pub fn authorized(&self, allowed: bool) {
+        let result = if allowed { "allowed" } else { "denied" };
+        self.metrics.counter("apiserver_authorization_decisions_total", "Decisions about requests, by result.", &[("result", result)]).increment();
+    }
+
+    /// Objects of one stored resource.
+    pub fn storage_objects(&self, resource: &str, objects: usize) {
+        self.metrics.gauge("apiserver_storage_objects", "Stored objects, by resource.", &[("resource", resource)]).set(objects as f64);
+    }
+
+    pub fn watch_events(&self, group: &str, version: &str, resource: &str) -> Counter {
+        let labels = [("group", group), ("version", version), ("resource", resource)];
+        self.metrics.counter("apiserver_watch_events_total", "Events sent to watches, by resource.", &labels)
     }
 
     pub fn refused(&self, mutating: bool) {

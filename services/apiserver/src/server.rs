@@ -219,7 +219,9 @@ impl ApiServer {
         B::Data: Send,
         B::Error: std::error::Error + Send + Sync + 'static,
     {
-        let authenticated = self.authenticate(incoming).await?;
+        let authenticated = self.authenticate(incoming).await;
+        self.metrics.authenticated(authenticated.is_ok());
+        let authenticated = authenticated?;
         incoming.trail.authenticated(&authenticated);
         let user = self.impersonate(incoming, authenticated)?;
         let seat = self.admit(incoming, &user).await?;
@@ -285,7 +287,13 @@ impl ApiServer {
         let limits = &self.config.limits;
         self.metrics.long_running(limits.long_running - self.streams.available_permits());
         self.flow.observe(&self.metrics);
-        self.metrics.store_revision(self.storage.local().revision());
+        let snapshot = self.storage.local();
+        self.metrics.store_revision(snapshot.revision());
+        for resource in self.catalogue.resources().iter().filter(|resource| resource.is_stored() && resource.other_version().is_none()) {
+            let prefix = resource.key_prefix("");
+            let end = wheelhouse_mvcc::command::prefix_end(prefix.as_bytes());
+            self.metrics.storage_objects(&resource.group_resource.to_string(), snapshot.count(prefix.as_bytes(), Some(&end)));
+        }
     }
 
     fn refuse(&self, incoming: &Incoming<'_>) -> Box<Status> {
@@ -328,6 +336,7 @@ impl ApiServer {
     fn authorize(&self, incoming: &Incoming<'_>, user: &User) -> Answer<()> {
         let attributes = incoming.info.attributes(user);
         let decision = self.security.authorize(&attributes);
+        self.metrics.authorized(decision.allowed());
         incoming.trail.decided(&decision);
         match decision {
             Decision::Allow { .. } => Ok(()),

@@ -12,6 +12,7 @@ mod namespace_lifecycle;
 pub mod node_restriction;
 mod pod;
 mod pod_security;
+mod policies;
 mod priority;
 pub mod quota;
 pub mod resources;
@@ -118,7 +119,7 @@ pub fn mutate(request: &Request<'_>, object: &mut Value, lookups: &dyn Lookups) 
     storage_objects::protect(request, object);
     runtime_class::mutate(request, object, lookups)?;
     ingress_class::mutate(request, object, lookups);
-    Ok(())
+    policies::mutate(request, object, lookups)
 }
 
 /// Runs the validating plugins in upstream's order. `object` is `None` for deletes. The notes hold for a refused request too.
@@ -132,7 +133,7 @@ pub fn validate(request: &Request<'_>, object: Option<&Value>, lookups: &dyn Loo
         storage_objects::check_growth(request, object, lookups)?;
         runtime_class::validate(request, object, lookups)?;
     }
-    Ok(())
+    policies::validate(request, object, lookups, notes)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use tokio::time::{Instant, Sleep};
 use wheelhouse_base::Revision;
 use wheelhouse_meta::Status;
 use wheelhouse_mvcc::{Event, EventKind, KeyRange, Snapshot};
+use wheelhouse_runtime::metrics::Counter;
 use wheelhouse_store::{Watch as Cursor, WatchError};
 
 use crate::body::Body;
@@ -59,6 +60,8 @@ pub struct WatchContext<'a> {
     pub cache: Arc<EventCache>,
     /// True once watches must end.
     pub draining: signal::Receiver<bool>,
+    /// Events that were sent.
+    pub sent: Counter,
 }
 
 /// Answers a watch. `namespace` is empty for all namespaces.
@@ -87,6 +90,7 @@ pub async fn watch(cx: WatchContext<'_>, form: Form, namespace: &str, options: L
         next_bookmark: (Instant::now() + BOOKMARK_PERIOD).min(end - BOOKMARK_BEFORE_END.min(life)),
         end,
         drained: Box::pin(drained(cx.draining)),
+        sent: cx.sent,
         timer: Box::pin(tokio::time::sleep_until(end)),
         pending: VecDeque::new(),
         first_row: true,
@@ -164,6 +168,7 @@ struct State {
     /// Resolves once watches must end.
     drained: Pin<Box<dyn Future<Output = ()> + Send>>,
     timer: Pin<Box<Sleep>>,
+    sent: Counter,
     pending: VecDeque<Bytes>,
     first_row: bool,
     finished: bool,
@@ -279,6 +284,7 @@ impl State {
         let item = Item { revision, value };
         let frame = if self.is_table() { self.frame(name, item) } else { self.shared_frame(name, item) };
         if let Some(frame) = frame {
+            self.sent.increment();
             self.pending.push_back(frame);
         }
     }
