@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use wheelhouse_access::bootstrap::{Change, plan};
 use wheelhouse_client::{Client, ClientError, Identity};
@@ -16,6 +17,9 @@ use crate::config::Config;
 use crate::connection::InProcess;
 use crate::flow::bootstrap as flow;
 use crate::server::ApiServer;
+
+/// Objects of one kind that are made at once.
+const AT_ONCE: usize = 16;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -123,11 +127,13 @@ impl Bootstrap<'_> {
 
     /// Flow schemas and priority levels, where their kinds are served.
     async fn flow_control(&self) -> Result<(), BootstrapError> {
-        for (plural, wanted) in flow::objects() {
-            self.ensure(flow::GROUP, "v1", plural, "", &wanted).await?;
-            self.update_flow_control(plural, &wanted).await?;
-        }
-        Ok(())
+        let objects = flow::objects();
+        let made = futures::stream::iter(&objects).map(|(plural, wanted)| async move {
+            self.ensure(flow::GROUP, "v1", plural, "", wanted).await?;
+            self.update_flow_control(plural, wanted).await
+        });
+        // A new cluster waits for this, so they share log entries.
+        made.buffer_unordered(AT_ONCE).try_collect::<()>().await
     }
 
     /// Brings an object that this server keeps up to date back to what it should be.

@@ -261,10 +261,16 @@ impl ApiServer {
     fn weight(&self, incoming: &Incoming<'_>) -> u64 {
         let info = incoming.info;
         let lists = info.verb == "list" || (info.verb == "watch" && incoming.query.flag("sendInitialEvents"));
-        let resource = self.catalogue.find(&info.group, &info.version, &info.resource).filter(|_| lists && info.name.is_empty());
-        let Some(resource) = resource else { return 1 };
+        if !lists || !info.name.is_empty() {
+            return 1;
+        }
+        // A custom resource's keys are named after its group, and so is what does not exist and weighs nothing.
+        let group = if info.group.is_empty() { "core" } else { &info.group };
+        let namespace = Some(info.object_namespace()).filter(|namespace| !namespace.is_empty()).map(|namespace| format!("{namespace}/"));
+        let custom = || format!("/registry/{group}/{}/{}", info.resource, namespace.unwrap_or_default());
+        let known = self.catalogue.find(&info.group, &info.version, &info.resource);
+        let prefix = known.map_or_else(custom, |resource| resource.key_prefix(info.object_namespace()));
         let snapshot = self.storage.local();
-        let prefix = resource.key_prefix(info.object_namespace());
         let end = wheelhouse_mvcc::command::prefix_end(prefix.as_bytes());
         let mut bytes = 0;
         for record in snapshot.range(prefix.as_bytes(), Some(&end)) {
