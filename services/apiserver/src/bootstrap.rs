@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use wheelhouse_access::bootstrap::{Change, plan};
 use wheelhouse_client::{Client, ClientError, Identity};
@@ -17,9 +18,6 @@ use crate::config::Config;
 use crate::connection::InProcess;
 use crate::flow::bootstrap as flow;
 use crate::server::ApiServer;
-
-/// Objects of one kind that are made at once.
-const AT_ONCE: usize = 16;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -128,12 +126,20 @@ impl Bootstrap<'_> {
     /// Flow schemas and priority levels, where their kinds are served.
     async fn flow_control(&self) -> Result<(), BootstrapError> {
         let objects = flow::objects();
-        let made = futures::stream::iter(&objects).map(|(plural, wanted)| async move {
-            self.ensure(flow::GROUP, "v1", plural, "", wanted).await?;
-            self.update_flow_control(plural, wanted).await
-        });
         // A new cluster waits for this, so they share log entries.
-        made.buffer_unordered(AT_ONCE).try_collect::<()>().await
+        let mut made = FuturesUnordered::new();
+        for (plural, wanted) in &objects {
+            made.push(self.flow_control_object(plural, wanted).boxed());
+        }
+        while let Some(one) = made.next().await {
+            one?;
+        }
+        Ok(())
+    }
+
+    async fn flow_control_object(&self, plural: &str, wanted: &Value) -> Result<(), BootstrapError> {
+        self.ensure(flow::GROUP, "v1", plural, "", wanted).await?;
+        self.update_flow_control(plural, wanted).await
     }
 
     /// Brings an object that this server keeps up to date back to what it should be.
