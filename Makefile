@@ -18,6 +18,7 @@ help:
 	@echo "make test   every test"
 	@echo "make build  the binaries, in $(BIN)"
 	@echo "make bench  figures, one JSON line each"
+	@echo "make soak   the long runs of the tests that break things: an hour and a half"
 	@echo "make lint   formatting and clippy"
 
 setup:
@@ -37,6 +38,9 @@ lint: setup
 
 bench: build
 	$(ROCKSDB) tools/bench
+
+soak: setup
+	$(ROCKSDB) tools/soak
 
 clean:
 	rm -rf "$(CARGO_TARGET_DIR)"

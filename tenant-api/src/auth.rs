@@ -5,6 +5,7 @@
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::FromRequestParts;
+use axum::http::Method;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use base64::Engine;
@@ -57,6 +58,9 @@ fn parse(text: &str) -> Option<(&str, &str)> {
     well_formed.then(|| (&id[..TENANT_ID_LENGTH], id))
 }
 
+/// What a suspended tenant may still look at, so that it learns that it is.
+const OWN_ACCOUNT: &str = "/v1/tenants/me";
+
 /// The tenant that a request comes from: proof that its key was checked. Calls for a tenant are made through it.
 pub struct Caller {
     pub tenant: Tenant,
@@ -108,6 +112,9 @@ impl FromRequestParts<App> for Caller {
             .await
             .map_err(|error| Problem::from_client("tenant", tenant, &error))?;
         let tenant = tenant.filter(|tenant| !tenant.is_deleting()).ok_or_else(refused)?;
+        if tenant.spec.suspended && !(parts.method == Method::GET && parts.uri.path() == OWN_ACCOUNT) {
+            return Err(Problem::suspended());
+        }
         let user = tenant_user(tenant.name());
         let client = app.system.clone().impersonating(&user, &[TENANTS_GROUP, "system:authenticated"]);
         let client = client.ok_or_else(|| Problem::internal("the tenant's name does not fit a header"))?;

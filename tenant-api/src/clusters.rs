@@ -10,7 +10,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wheelhouse_client::{ListOptions, PatchKind, WatchEvent};
+use wheelhouse_client::{ClientError, ListOptions, PatchKind, WatchEvent};
 use wheelhouse_kinds::fleet::{self, Cluster};
 use wheelhouse_kinds::plan::DeleteOptions;
 
@@ -74,7 +74,6 @@ pub async fn create(State(app): State<App>, caller: Caller, headers: HeaderMap, 
     {
         return Ok((StatusCode::ACCEPTED, Json(public(&app, &made))));
     }
-    within_quota(&caller).await?;
     match caller.clusters().create::<Cluster>(&object).await {
         Ok(cluster) => Ok((StatusCode::ACCEPTED, Json(public(&app, &cluster)))),
         Err(error) => {
@@ -85,7 +84,7 @@ pub async fn create(State(app): State<App>, caller: Caller, headers: HeaderMap, 
             {
                 return Ok((StatusCode::ACCEPTED, Json(public(&app, &made))));
             }
-            Err(Problem::from_client("cluster", &request.name, &error))
+            Err(quota(&caller, &error).unwrap_or_else(|| Problem::from_client("cluster", &request.name, &error)))
         }
     }
 }
@@ -104,14 +103,14 @@ async fn already_made(caller: &Caller, name: &str, key: &str) -> Result<Option<C
     Ok(found.filter(|cluster| cluster.annotation(IDEMPOTENCY_ANNOTATION) == Some(key)))
 }
 
-async fn within_quota(caller: &Caller) -> Result<(), Problem> {
-    let list: Value = caller.clusters().list(&ListOptions::default()).await.map_err(|error| Problem::from_client("cluster", "", &error))?;
-    let (have, allowed) = (list["items"].as_array().map_or(0, Vec::len), caller.tenant.spec.quota.clusters);
-    if i64::try_from(have).unwrap_or(i64::MAX) >= allowed {
-        let detail = format!("you have {have} clusters and may have {allowed}; delete one with `wheelhouse cluster delete NAME`");
-        return Err(Problem::new(StatusCode::FORBIDDEN, "quota-exceeded", "The quota is used up", detail));
+/// What a refusal over the quota is to the tenant. The system control plane holds the quota, so that no two processes exceed it together.
+fn quota(caller: &Caller, error: &ClientError) -> Option<Problem> {
+    if error.code() != 403 || !error.to_string().contains("exceeded quota") {
+        return None;
     }
-    Ok(())
+    let allowed = caller.tenant.spec.quota.clusters;
+    let detail = format!("you may have {allowed} clusters and have as many; delete one with `wheelhouse cluster delete NAME`");
+    Some(Problem::new(StatusCode::FORBIDDEN, "quota-exceeded", "The quota is used up", detail))
 }
 
 pub async fn list(State(app): State<App>, caller: Caller, Query(query): Query<Page>) -> Result<Json<Value>, Problem> {
@@ -134,7 +133,7 @@ pub async fn get(State(app): State<App>, caller: Caller, Path(name): Path<String
 }
 
 async fn next_change(caller: &Caller, name: &str, after: &str) -> Result<Cluster, Problem> {
-    let problem = |error: &wheelhouse_client::ClientError| Problem::from_client("cluster", name, error);
+    let problem = |error: &ClientError| Problem::from_client("cluster", name, error);
     let options = ListOptions { field_selector: format!("metadata.name={name}"), resource_version: after.to_owned(), ..ListOptions::default() };
     let clusters = caller.clusters();
     let mut watch = match clusters.watch(&options).await {

@@ -12,7 +12,7 @@ pub struct Config {
     /// Address to serve HTTPS on.
     #[arg(long, default_value = "127.0.0.1:7443")]
     pub listen: SocketAddr,
-    /// Kubeconfig of the system control plane; its user may manage tenants and impersonate them.
+    /// Kubeconfig of the system control plane; its user may manage tenants and impersonate them. Read again when it changes.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: PathBuf,
     /// The operator's key, which opens clusters' key bundles when a credential is issued.

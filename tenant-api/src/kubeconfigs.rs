@@ -11,24 +11,20 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wheelhouse_base::Timestamp;
-use wheelhouse_client::ListOptions;
-use wheelhouse_kinds::plan::DeleteOptions;
-use wheelhouse_kinds::time::api_time;
 use wheelhouse_pki::Subject;
 use wheelhouse_pki::{Credential, Kubeconfig};
 
 use crate::auth::Caller;
 use crate::cluster_access::{ADMINS_GROUP, bundle, client};
 use crate::clusters;
-use crate::pages::{Page, body, page};
+use crate::credentials::{Credentials, KUBE_SYSTEM, secret_text, time_text};
+use crate::pages::{Page, body};
 use crate::problem::Problem;
 use crate::state::{App, random_id};
 
-/// `type` of the Secrets that stand for credentials.
-pub const SECRET_TYPE: &str = "wheelhouse.dev/credential";
+const SECRET_TYPE: &str = "wheelhouse.dev/credential";
 const SECRET_PREFIX: &str = "wheelhouse-credential-";
-const KUBE_SYSTEM: &str = "kube-system";
+const KUBECONFIGS: Credentials = Credentials { what: "kubeconfig", secret_type: SECRET_TYPE, prefix: SECRET_PREFIX, public };
 const DEFAULT_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 const MIN_TTL_SECONDS: u64 = 60;
 const MAX_TTL_SECONDS: u64 = 365 * 24 * 3600;
@@ -55,16 +51,12 @@ pub async fn create(State(app): State<App>, caller: Caller, Path(name): Path<Str
     let expires = now.plus(Duration::from_secs(ttl));
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
-        "metadata": {"name": format!("{SECRET_PREFIX}{id}"), "namespace": KUBE_SYSTEM},
+        "metadata": {"name": KUBECONFIGS.secret_name(&id), "namespace": KUBE_SYSTEM},
         "stringData": {"user": user, "expires": time_text(expires), "description": request.description},
     });
     // The Secret first: a certificate without one is refused, so a break in between leaves nothing that works.
     let tenant_cluster = client(&app, &cluster, &bundle)?;
-    let stored: Value = tenant_cluster
-        .api("", "v1", "secrets", KUBE_SYSTEM)
-        .create(&secret)
-        .await
-        .map_err(|error| Problem::from_client("kubeconfig", &id, &error))?;
+    let stored = KUBECONFIGS.create(&tenant_cluster, &id, &secret).await?;
     let issued = bundle.issue_client(Subject::new(user.clone(), &[ADMINS_GROUP]), Duration::from_secs(ttl), now);
     let (certificate, key) = issued.map_err(|_| Problem::internal("no client certificate could be issued"))?;
     let kubeconfig = Kubeconfig {
@@ -83,33 +75,11 @@ pub async fn create(State(app): State<App>, caller: Caller, Path(name): Path<Str
 }
 
 pub async fn list(State(app): State<App>, caller: Caller, Path(name): Path<String>, Query(query): Query<Page>) -> Result<Json<Value>, Problem> {
-    let cluster = clusters::find(&caller, &name).await?;
-    let options = ListOptions { field_selector: format!("type={SECRET_TYPE}"), ..query.options()? };
-    let tenant_cluster = client(&app, &cluster, &bundle(&app, &cluster).await?)?;
-    let list = tenant_cluster.api("", "v1", "secrets", KUBE_SYSTEM).list::<Value>(&options).await;
-    let list = list.map_err(|error| Problem::from_client("kubeconfig", "", &error))?;
-    Ok(Json(page(&list, |item| Some(public(item)))))
+    KUBECONFIGS.list(&app, &caller, &name, &query).await
 }
 
 pub async fn revoke(State(app): State<App>, caller: Caller, Path((name, id)): Path<(String, String)>) -> Result<StatusCode, Problem> {
-    let cluster = clusters::find(&caller, &name).await?;
-    let tenant_cluster = client(&app, &cluster, &bundle(&app, &cluster).await?)?;
-    let secrets = tenant_cluster.api("", "v1", "secrets", KUBE_SYSTEM);
-    let deleted = secrets.delete(&format!("{SECRET_PREFIX}{id}"), &DeleteOptions::default()).await;
-    deleted.map_err(|error| Problem::from_client("kubeconfig", &id, &error))?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// RFC 3339 in whole seconds.
-pub fn time_text(at: Timestamp) -> String {
-    api_time(at).0.to_string()
-}
-
-/// The text of one key of a Secret.
-pub fn secret_text(secret: &Value, key: &str) -> String {
-    use base64::Engine;
-    let decoded = secret["data"][key].as_str().and_then(|data| base64::engine::general_purpose::STANDARD.decode(data).ok());
-    decoded.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+    KUBECONFIGS.revoke(&app, &caller, &name, &id).await
 }
 
 fn public(secret: &Value) -> Value {

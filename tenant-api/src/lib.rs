@@ -14,6 +14,7 @@ pub mod auth;
 pub mod cluster_access;
 pub mod clusters;
 pub mod config;
+pub mod credentials;
 pub mod kubeconfigs;
 pub mod limits;
 pub mod node_tokens;
@@ -47,6 +48,7 @@ pub fn router(app: App) -> Router {
         .route("/readyz", get(tenants::ready))
         .fallback(problem::no_route)
         .method_not_allowed_fallback(problem::no_method)
+        .layer(axum::middleware::from_fn(limits::whole_body))
         .layer(axum::middleware::from_fn_with_state(app.clone(), limits::per_address))
         .with_state(app)
 }

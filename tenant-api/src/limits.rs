@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 use parking_lot::Mutex;
@@ -12,6 +15,12 @@ use wheelhouse_base::Timestamp;
 
 use crate::problem::Problem;
 use crate::state::App;
+
+/// The largest body: a hundred times what any request here needs.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// Such a body crosses the slowest link in a second.
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Buckets remembered; full ones are forgotten first, since a forgotten full bucket changes nothing.
 const REMEMBERED: usize = 65_536;
@@ -73,10 +82,25 @@ pub async fn per_address(
     }
 }
 
+/// Reads the whole body before anything is done about the request, so that a slow or an endless one holds no more than its own connection.
+pub async fn whole_body(request: Request, next: Next) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let read = tokio::time::timeout(BODY_TIME, axum::body::to_bytes(body, MAX_BODY_BYTES)).await;
+    match read {
+        Ok(Ok(bytes)) => Ok(next.run(Request::from_parts(parts, Body::from(bytes))).await),
+        Ok(Err(error)) if is_over_the_limit(&error) => Err(Problem::too_large(MAX_BODY_BYTES)),
+        Ok(Err(_)) => Err(Problem::bad_request("the body broke off")),
+        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "The request took too long", "its body did not come in time")),
+    }
+}
+
+fn is_over_the_limit(error: &axum::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_bucket_empties_and_fills_again() {

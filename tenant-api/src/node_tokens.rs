@@ -8,20 +8,18 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wheelhouse_client::ListOptions;
-use wheelhouse_kinds::plan::DeleteOptions;
 
 use crate::auth::Caller;
 use crate::cluster_access::{bundle, client};
 use crate::clusters;
-use crate::kubeconfigs::{secret_text, time_text};
-use crate::pages::{Page, body, page};
+use crate::credentials::{Credentials, KUBE_SYSTEM, secret_text, time_text};
+use crate::pages::{Page, body};
 use crate::problem::Problem;
 use crate::state::{App, random_bytes};
 
 const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
 const SECRET_PREFIX: &str = "bootstrap-token-";
-const KUBE_SYSTEM: &str = "kube-system";
+const NODE_TOKENS: Credentials = Credentials { what: "node token", secret_type: SECRET_TYPE, prefix: SECRET_PREFIX, public };
 /// kubeadm's default for `token create`.
 const DEFAULT_TTL_SECONDS: u64 = 24 * 3600;
 const MIN_TTL_SECONDS: u64 = 60;
@@ -50,18 +48,14 @@ pub async fn create(State(app): State<App>, caller: Caller, Path(name): Path<Str
     let expires = time_text(app.clock.now().plus(Duration::from_secs(ttl)));
     let object = json!({
         "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
-        "metadata": {"name": format!("{SECRET_PREFIX}{id}"), "namespace": KUBE_SYSTEM},
+        "metadata": {"name": NODE_TOKENS.secret_name(&id), "namespace": KUBE_SYSTEM},
         "stringData": {
             "token-id": id, "token-secret": secret, "expiration": expires, "description": request.description,
             "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true", "auth-extra-groups": NODE_BOOTSTRAPPERS,
         },
     });
     let tenant_cluster = client(&app, &cluster, &bundle)?;
-    let stored: Value = tenant_cluster
-        .api("", "v1", "secrets", KUBE_SYSTEM)
-        .create(&object)
-        .await
-        .map_err(|error| Problem::from_client("node token", &id, &error))?;
+    let stored = NODE_TOKENS.create(&tenant_cluster, &id, &object).await?;
     let authority = bundle.authority().map_err(|_| Problem::internal("the cluster's CA does not parse"))?;
     let hash = authority.hash();
     let token = format!("{id}.{secret}");
@@ -80,21 +74,11 @@ pub async fn create(State(app): State<App>, caller: Caller, Path(name): Path<Str
 }
 
 pub async fn list(State(app): State<App>, caller: Caller, Path(name): Path<String>, Query(query): Query<Page>) -> Result<Json<Value>, Problem> {
-    let cluster = clusters::find(&caller, &name).await?;
-    let options = ListOptions { field_selector: format!("type={SECRET_TYPE}"), ..query.options()? };
-    let tenant_cluster = client(&app, &cluster, &bundle(&app, &cluster).await?)?;
-    let list = tenant_cluster.api("", "v1", "secrets", KUBE_SYSTEM).list::<Value>(&options).await;
-    let list = list.map_err(|error| Problem::from_client("node token", "", &error))?;
-    Ok(Json(page(&list, |item| Some(public(item)))))
+    NODE_TOKENS.list(&app, &caller, &name, &query).await
 }
 
 pub async fn revoke(State(app): State<App>, caller: Caller, Path((name, id)): Path<(String, String)>) -> Result<StatusCode, Problem> {
-    let cluster = clusters::find(&caller, &name).await?;
-    let tenant_cluster = client(&app, &cluster, &bundle(&app, &cluster).await?)?;
-    let secrets = tenant_cluster.api("", "v1", "secrets", KUBE_SYSTEM);
-    let deleted = secrets.delete(&format!("{SECRET_PREFIX}{id}"), &DeleteOptions::default()).await;
-    deleted.map_err(|error| Problem::from_client("node token", &id, &error))?;
-    Ok(StatusCode::NO_CONTENT)
+    NODE_TOKENS.revoke(&app, &caller, &name, &id).await
 }
 
 /// Characters of a bootstrap token: `[a-z0-9]`, each with the same chance.

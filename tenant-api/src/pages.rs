@@ -12,8 +12,6 @@ use crate::problem::Problem;
 const DEFAULT_LIMIT: u32 = 50;
 /// The most items of one page.
 const MAX_LIMIT: u32 = 500;
-/// The largest body: a hundred times what any request here needs.
-pub const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Reads a JSON body. Unknown fields are refused with their names, so a misspelt one is not silently ignored. An empty body is `{}`.
 pub fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {

@@ -55,6 +55,15 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "An internal error", detail)
     }
 
+    pub fn suspended() -> Self {
+        let detail = "this tenant is suspended: its data is kept, and nothing is served until the operator resumes it";
+        Self::new(StatusCode::FORBIDDEN, "suspended", "The tenant is suspended", detail)
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The body is too large", format!("a body may have {limit} bytes"))
+    }
+
     pub fn too_many(detail: impl Into<String>, retry_after: u32) -> Self {
         let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many requests", detail);
         problem.retry_after = Some(retry_after);

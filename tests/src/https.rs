@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 /// Begins the line that curl writes after each body.
 const END_OF_ANSWER: &str = "\n@@answer ";
+
+/// curl's own limit for a line of its configuration is some times as much.
+const LONGEST_LINE: usize = 16 * 1024;
 
 /// No answer of a test takes so long; a watch that should have been refused ends with it.
 const REQUEST_LIMIT_SECONDS: u32 = 20;
@@ -101,7 +105,8 @@ impl Https {
 
     /// One answer for each request, in order, on as few connections as the server allows.
     pub fn send_all(&self, requests: &[Request]) -> Vec<Answer> {
-        let config: Vec<String> = requests.iter().map(|request| self.options(request)).collect();
+        let mut files = Vec::new();
+        let config: Vec<String> = requests.iter().map(|request| self.options(request, &mut files)).collect();
         let mut curl = Command::new("curl");
         curl.args(["--disable", "--config", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = curl.spawn().expect("curl runs");
@@ -117,7 +122,8 @@ impl Https {
     }
 
     /// curl's options for one request, as lines of a configuration file.
-    fn options(&self, request: &Request) -> String {
+    /// Bodies that a line is too short for are put into files.
+    fn options(&self, request: &Request, files: &mut Vec<NamedTempFile>) -> String {
         let port = self.address.rsplit(':').next().unwrap_or_default();
         let mut lines = format!("silent\n{}\npath-as-is\ngloboff\n", if self.http2 { "http2" } else { "http1.1" });
         let mut option = |name: &str, value: &str| {
@@ -140,7 +146,16 @@ impl Https {
         if !request.body.is_empty() {
             let kind = if request.method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
             option("header", &format!("Content-Type: {kind}"));
-            option("data", &request.body);
+            if request.body.len() <= LONGEST_LINE {
+                option("data", &request.body);
+            } else {
+                let mut file = NamedTempFile::new().expect("a temporary file");
+                file.write_all(request.body.as_bytes()).expect("the body is written");
+                option("data-binary", &format!("@{}", file.path().display()));
+                // A server that refuses a large body need not read it first.
+                option("header", "Expect: 100-continue");
+                files.push(file);
+            }
         }
         option("write-out", "\\n@@answer %{http_code} %{exitcode} %{content_type}\\n");
         lines

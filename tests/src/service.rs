@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::https::Https;
+use crate::process::Process;
 use crate::wait::until;
 
 /// A whole service starts within seconds on an idle machine; a test machine is not idle.
@@ -18,9 +19,17 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 pub struct Service {
     folder: TempDir,
     child: Option<Child>,
-    endpoint: u16,
+    pub(crate) endpoint: u16,
     api: u16,
-    hosts: u16,
+    pub(crate) hosts: u16,
+    options: Options,
+}
+
+/// What is unlike a plain `wheelhouse up`.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Environment of all its processes, which is how their flags are set.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// A tenant's command line: its own configuration directory.
@@ -59,15 +68,24 @@ impl Ran {
     }
 }
 
-/// The programs lie in the folder of this one; a test's own binary is one further down, in `deps`.
+/// The programs lie in the folder that `WHEELHOUSE_BIN` names, or in the folder of this one; a test's own binary is one further down, in `deps`.
 pub fn binary(name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os("WHEELHOUSE_BIN") {
+        return PathBuf::from(folder).join(name);
+    }
     let own = std::env::current_exe().expect("the test knows its own path");
     let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| panic!("{name} is not beside {}: `make build` builds the programs", own.display()))
 }
 
+/// A page of plain HTTP; empty if nobody answers.
+pub(crate) fn page(url: &str) -> String {
+    let ran = Command::new("curl").args(["--disable", "--silent", "--max-time", "10", url]).output().expect("curl runs");
+    Ran::of(ran).out
+}
+
 /// A port that nobody listens on now. Tests of one run do not overlap, and others rarely take high ports in the moment between.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound address").port()
 }
@@ -75,7 +93,7 @@ fn free_port() -> u16 {
 /// A start for the hosts' ports, of which several in a row and another row 3000 higher are used.
 fn free_row() -> u16 {
     let usable = |base: u16| {
-        let ports = (0..5u16).flat_map(|i| [base + 10 * i, base + 10 * i + 1, base + 10 * i + 3000]).chain([base + 2999]);
+        let ports = (0..9u16).flat_map(|i| [base + 10 * i, base + 10 * i + 1, base + 10 * i + 3000]).chain([base + 2999]);
         ports.into_iter().all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
     };
     let start = 20_000 + u16::try_from(std::process::id() % 80).unwrap_or(0) * 100;
@@ -85,8 +103,12 @@ fn free_row() -> u16 {
 impl Service {
     /// Starts a new service and waits until it is up.
     pub fn start() -> Self {
+        Self::start_with(Options::default())
+    }
+
+    pub fn start_with(options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut service = Self { folder, child: None, endpoint: free_port(), api: free_port(), hosts: free_row() };
+        let mut service = Self { folder, child: None, endpoint: free_port(), api: free_port(), hosts: free_row(), options };
         service.up();
         service
     }
@@ -101,6 +123,7 @@ impl Service {
             .args(["--api-listen", &format!("127.0.0.1:{}", self.api)])
             .args(["--host-port", &self.hosts.to_string()])
             .env("XDG_CONFIG_HOME", self.folder.path().join("operator"))
+            .envs(self.environment())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log file"))
             .stderr(log)
@@ -126,15 +149,39 @@ impl Service {
         let _ = child.wait();
     }
 
+    /// From the next start on.
+    pub fn set_environment(&mut self, environment: Vec<(&'static str, String)>) {
+        self.options.environment = environment;
+    }
+
+    pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.options.environment.iter().cloned()
+    }
+
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// Kills a host's process with SIGKILL; `up` starts it again after a second.
     pub fn kill_host(&self, name: &str) {
-        let pattern = format!("{}/{name} --name {name}", self.data().display());
-        let status = Command::new("pkill").args(["-KILL", "-f", &pattern]).status().expect("pkill runs");
-        assert!(status.success(), "no process of {name}");
+        self.host(name).signal("KILL").expect("the host takes a signal");
+    }
+
+    /// The process of a host; panics while it does not run.
+    pub fn host(&self, name: &str) -> Process {
+        Process::of_host(&self.data(), name).unwrap_or_else(|| panic!("no process of {name}"))
+    }
+
+    /// The page of a host's metrics.
+    pub fn metrics(&self, host: &str) -> String {
+        let index = u16::from(host.bytes().last().unwrap_or(b'a') - b'a');
+        page(&format!("http://127.0.0.1:{}/metrics", self.hosts + 10 * index + 3000))
+    }
+
+    /// What one run of `wheelhouse-host` printed; panics if it failed.
+    pub fn host_tool(&self, arguments: &[&str]) -> String {
+        let ran = Command::new(binary("wheelhouse-host")).args(arguments).envs(self.environment()).output();
+        Ran::of(ran.expect("wheelhouse-host runs")).ok()
     }
 
     /// kubectl for operators, on the system control plane.
@@ -204,6 +251,26 @@ impl Tenant {
 }
 
 impl Kubectl {
+    /// The text of its kubeconfig.
+    pub fn kubeconfig(&self) -> String {
+        std::fs::read_to_string(&self.kubeconfig).expect("the kubeconfig was written")
+    }
+
+    /// The same through another endpoint.
+    pub fn through(&self, address: &str) -> Self {
+        let kubeconfig = self.kubeconfig.with_extension(address.replace(':', "-"));
+        let lines = self
+            .kubeconfig()
+            .lines()
+            .map(|line| match line.split_once("server: ") {
+                Some((indent, _)) => format!("{indent}server: https://{address}\n"),
+                None => format!("{line}\n"),
+            })
+            .collect::<String>();
+        std::fs::write(&kubeconfig, lines).expect("the kubeconfig is written");
+        Self { kubeconfig }
+    }
+
     pub fn run(&self, args: &[&str]) -> Ran {
         self.command(args).stdin(Stdio::null()).output().map(Ran::of).expect("kubectl runs")
     }

@@ -14,7 +14,7 @@ use wheelhouse_kinds::plan::DeleteOptions;
 use wheelhouse_meta::Status;
 
 use crate::watch::Watcher;
-use crate::{ClientError, Identity, ResponseBody, Transport};
+use crate::{ClientError, Identity, ResponseBody, Transport, TransportError};
 
 /// How much of an answer that is not a `Status` is quoted in an error: enough to recognise a proxy's page.
 const QUOTED_TEXT: usize = 200;
@@ -123,6 +123,14 @@ impl Client {
     /// GETs what lies at a path that no kind of the registry stands for.
     pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.request(Method::GET, path, None, Bytes::new()).await
+    }
+
+    /// Sends another client's request under this one's credential.
+    pub(crate) async fn forward(&self, mut request: Request<Bytes>) -> Result<Response<ResponseBody>, TransportError> {
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        self.transport.send(request).await
     }
 
     /// Sends a request and reads the JSON answer; a failure status becomes an error.

@@ -1,17 +1,32 @@
 //! Reads a kubeconfig: its current context's server and credential.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Request, Response};
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::Deserialize;
 
-use crate::{Client, HttpsTransport, Target, TlsOptions};
+use crate::{Client, HttpsTransport, ResponseBody, Target, TlsOptions, Transport, TransportError};
+
+/// How long a file is taken to be what it was: a renewed certificate has a third of its life to be noticed.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
+    #[error("reading {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("the kubeconfig is not YAML of the expected shape")]
     Syntax(#[from] serde_norway::Error),
     #[error("the kubeconfig has no {what} named {name:?}")]
@@ -100,6 +115,11 @@ impl Connection {
         Ok(Self { target: Target { address, server_name }, roots, identity, token: user.token })
     }
 
+    /// The client certificate, DER, if it is by one that one shows oneself.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.identity.as_ref().and_then(|(chain, _)| chain.first()).map(|certificate| certificate.as_ref())
+    }
+
     /// The TLS side of it, for protocols other than this crate's.
     pub fn tls(&self, alpn: &[&[u8]]) -> Result<rustls::ClientConfig, KubeconfigError> {
         Ok(self.options().config(alpn)?)
@@ -114,6 +134,50 @@ impl Connection {
         let client = Client::new(Arc::new(HttpsTransport::new(self.target.clone(), self.options())?));
         if self.token.is_empty() { Ok(client) } else { client.bearer(&self.token).ok_or(KubeconfigError::Field("token")) }
     }
+}
+
+/// A kubeconfig that others renew: read again now and then, and used from the next request on when it has changed.
+struct FileTransport {
+    path: PathBuf,
+    state: Mutex<FileState>,
+}
+
+struct FileState {
+    looked: Instant,
+    text: String,
+    client: Client,
+}
+
+impl FileTransport {
+    fn client(&self) -> Client {
+        let mut state = self.state.lock();
+        if state.looked.elapsed() >= LOOK_AGAIN {
+            state.looked = Instant::now();
+            // One that is being written does not parse, or not yet: the former one may do for some time.
+            if let Ok(text) = std::fs::read_to_string(&self.path)
+                && text != state.text
+                && let Ok(fresh) = client(&text)
+            {
+                state.text = text;
+                state.client = fresh;
+            }
+        }
+        state.client.clone()
+    }
+}
+
+#[async_trait]
+impl Transport for FileTransport {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<ResponseBody>, TransportError> {
+        self.client().forward(request).await
+    }
+}
+
+/// A client for the kubeconfig in a file. It is read again when it changes, e.g. for a renewed certificate; the server should stay the same.
+pub fn client_of_file(path: &Path) -> Result<Client, KubeconfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| KubeconfigError::Read { path: path.to_owned(), source })?;
+    let state = FileState { looked: Instant::now(), client: client(&text)?, text };
+    Ok(Client::new(Arc::new(FileTransport { path: path.to_owned(), state: Mutex::new(state) })))
 }
 
 /// A client for the kubeconfig in `text`.

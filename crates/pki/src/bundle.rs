@@ -80,12 +80,12 @@ impl ClusterBundle {
         base_domain: &str,
         service_address: IpAddr,
         extra: &[AltName],
+        life: Duration,
         now: Timestamp,
     ) -> Result<(String, String), AuthorityError> {
         let mut alt_names = server_names(&self.cluster, base_domain, service_address);
         alt_names.extend_from_slice(extra);
-        let leaf =
-            Leaf { subject: Subject::new("kube-apiserver", &[]), alt_names, usage: Usage::Server, validity: Validity::lasting(now, SERVING_LIFE) };
+        let leaf = Leaf { subject: Subject::new("kube-apiserver", &[]), alt_names, usage: Usage::Server, validity: Validity::lasting(now, life) };
         let (certificate, key) = self.authority()?.issue_with_key(&leaf)?;
         Ok((certificate + &self.ca_certificate, key))
     }
@@ -140,8 +140,9 @@ mod tests {
     #[test]
     fn the_serving_certificate_names_every_way_in() {
         let bundle = bundle();
-        let (certificate, _) =
-            bundle.issue_serving("wheelhouse.internal", "10.96.0.1".parse().unwrap(), &[], Timestamp::from_secs(1_800_000_000)).unwrap();
+        let (certificate, _) = bundle
+            .issue_serving("wheelhouse.internal", "10.96.0.1".parse().unwrap(), &[], SERVING_LIFE, Timestamp::from_secs(1_800_000_000))
+            .unwrap();
         let chain = certificates_from_pem(&certificate);
         assert_eq!(chain[1], bundle.authority().unwrap().certificate_der(), "the CA is shown too");
         let info = CertificateInfo::parse(&chain[0]).unwrap();

@@ -6,6 +6,8 @@
 //!
 //! Nothing here is global but the log subscriber, which the `tracing` crate wants to be.
 
+pub mod certificate_files;
+pub mod first_bytes;
 pub mod gather;
 pub mod metrics;
 pub mod problems;
@@ -17,6 +19,8 @@ pub mod telemetry;
 pub mod tls;
 pub mod trace_context;
 
+pub use certificate_files::CertificateFiles;
+pub use first_bytes::first_bytes;
 pub use gather::Gather;
 pub use metrics::Metrics;
 pub use problems::Problems;

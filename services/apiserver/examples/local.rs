@@ -75,7 +75,8 @@ async fn main() -> anyhow::Result<()> {
     let controllers = tokio::spawn(running);
 
     let addresses = [AltName::Ip(listen.ip()), AltName::Dns("localhost".into())];
-    let (certificate, key) = bundle.issue_serving("wheelhouse.internal", IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), &addresses, now)?;
+    let (certificate, key) =
+        bundle.issue_serving("wheelhouse.internal", IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), &addresses, wheelhouse_pki::SERVING_LIFE, now)?;
     let tls = api_server_config(CertificateSlot::from_pem(&certificate, &key)?, &[b"h2", b"http/1.1"])?;
     let administrator = Subject::new("admin", &["system:masters"]);
     let (certificate, key) = bundle.issue_client(administrator, Duration::from_secs(86_400), now)?;

@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use wheelhouse_client::{ResponseBody, Transport, TransportError};
-use wheelhouse_runtime::Gather;
+use wheelhouse_runtime::{Gather, first_bytes};
 
 use crate::security::ConnectionInfo;
 use crate::server::ApiServer;
@@ -72,6 +72,10 @@ pub async fn serve_connection<I>(server: Arc<ApiServer>, io: I, info: Connection
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Ok(io) = first_bytes(io, HEADER_TIMEOUT).await else {
+        tracing::debug!("a client connected and said nothing");
+        return;
+    };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder

@@ -221,8 +221,23 @@ pub enum Host {
     List,
     /// Take no further replicas.
     Cordon { name: String },
-    /// Take replicas again.
+    /// Take replicas again; also ends an evacuation.
     Uncordon { name: String },
+    /// Take no further replicas and move those that are there to other hosts, as far as there is room.
+    Evacuate {
+        name: String,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Print a token that a further machine joins the service with, as `wheelhouse-host join` takes it.
+    Token {
+        /// Data directory of a host on this machine.
+        #[arg(long, value_name = "DIR", default_value = ".wheelhouse/host-a")]
+        data_dir: PathBuf,
+        /// Hours until the token is void.
+        #[arg(long, default_value_t = 24)]
+        hours: u32,
+    },
 }
 
 /// `90s`, `5m`, `8h`, `30d`, or several in a row: `1h30m`. A bare number is seconds.

@@ -19,7 +19,8 @@ pub struct Config {
     /// Peers addresses of some hosts, to learn of the others from; not needed once the table is on disk.
     #[arg(long = "host", value_name = "HOST:PORT", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// Holds ca.crt, tls.crt and tls.key: the operator's authority and this endpoint's certificate (`wheelhouse-host endpoint-credentials`).
+    /// Holds ca.crt, tls.crt and tls.key: the operator's authority and this endpoint's certificate (`wheelhouse-host credentials endpoint`).
+    /// The certificate is read again when it changes.
     #[arg(long, value_name = "DIR")]
     pub credentials: PathBuf,
     /// Where the last routing table is kept.

@@ -12,8 +12,7 @@ use wheelhouse_endpoint::listener::{self, Endpoint, Limits};
 use wheelhouse_endpoint::metrics::EndpointMetrics;
 use wheelhouse_endpoint::streams;
 use wheelhouse_runtime::status_server::{self, Page};
-use wheelhouse_runtime::tls::{self, CertificateSlot};
-use wheelhouse_runtime::{Metrics, Tasks, shutdown, telemetry};
+use wheelhouse_runtime::{CertificateFiles, Metrics, Tasks, shutdown, telemetry, tls};
 
 /// What is left after the drain is closed; the tasks themselves need no time.
 const GRACE: Duration = Duration::from_secs(1);
@@ -28,8 +27,9 @@ async fn main() -> anyhow::Result<()> {
         let path = config.credentials.join(name);
         std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     };
-    let identity = CertificateSlot::from_pem(&credential("tls.crt")?, &credential("tls.key")?)?;
-    let tls = tls::client_config(&credential("ca.crt")?, Some(identity), &[ALPN])?;
+    let files = CertificateFiles { certificate: config.credentials.join("tls.crt"), key: config.credentials.join("tls.key") };
+    let identity = files.load().context("--credentials")?;
+    let tls = tls::client_config(&credential("ca.crt")?, Some(identity.clone()), &[ALPN])?;
     let table = streams::load(&config.data_dir)?;
     anyhow::ensure!(table.hosts().next().is_some() || !config.hosts.is_empty(), "no host is known yet: name one with --host");
 
@@ -41,6 +41,7 @@ async fn main() -> anyhow::Result<()> {
     let clients = TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
     let status = TcpListener::bind(config.metrics_listen).await.with_context(|| format!("listening on {}", config.metrics_listen))?;
     streams::run(&background, Arc::clone(&endpoint), tls, config.hosts.clone(), config.data_dir.clone())?;
+    background.spawn("certificate", files.follow(identity, background.stop_signal()));
     let (of_status, accepts) = (Arc::clone(&endpoint), accepting.stop_signal());
     status_server::serve(&background, status, move |path| match path {
         "/metrics" => Some(Page::ok(of_status.metrics.render())),

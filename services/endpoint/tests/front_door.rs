@@ -200,6 +200,45 @@ async fn what_cannot_be_routed_is_answered() {
     world.tasks.stop(Duration::from_secs(1)).await;
 }
 
+/// Clients that connect and say nothing, or stop within their hello, take the endpoint's places for some seconds and no longer.
+#[tokio::test]
+async fn silent_clients_are_let_go() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let a = world.host("a", world.replica("a").await).await;
+    let (endpoint, address) = world.endpoint(&a, data.path()).await;
+    until("the host is known", || endpoint.table.read().fresh_hosts() == 1).await;
+
+    let mut silent = Vec::new();
+    for n in 0..8 {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        if n % 2 == 0 {
+            client.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
+        }
+        silent.push(client);
+    }
+    until("all places are taken", || endpoint.open_connections() == 8).await;
+    let name = format!("{}.{BASE}", cluster());
+    assert!(world.greet(address, &name).await.is_err(), "there is no ninth place");
+    // The endpoint waits five seconds for a hello.
+    let ended = async {
+        for client in &mut silent {
+            let mut rest = Vec::new();
+            let _ = client.read_to_end(&mut rest).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the endpoint ends them");
+    until("connections are given back", || endpoint.open_connections() == 0).await;
+    assert_eq!(world.greet(address, &name).await.unwrap(), "a");
+
+    let mut strange = TcpStream::connect(address).await.unwrap();
+    strange.write_all(&[0xff; 64]).await.unwrap();
+    let mut answer = Vec::new();
+    strange.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, wheelhouse_endpoint::hello::DECODE_ERROR, "what is no TLS at all is answered as such");
+    world.tasks.stop(Duration::from_secs(1)).await;
+}
+
 #[tokio::test]
 async fn a_restarted_endpoint_routes_from_its_disk() {
     let world = World::new();

@@ -24,5 +24,6 @@ use wheelhouse_kinds::reconciler::AnyReconciler;
 
 /// The fleet's controllers, to run beside Kubernetes' own at the system cluster's leader.
 pub fn reconcilers(settings: cluster::Settings) -> Vec<Arc<dyn AnyReconciler>> {
-    vec![Arc::new(cluster::ClusterReconciler { settings }), Arc::new(host::HostReconciler), Arc::new(tenant::TenantReconciler)]
+    let patience = settings.patience;
+    vec![Arc::new(cluster::ClusterReconciler { settings }), Arc::new(host::HostReconciler { patience }), Arc::new(tenant::TenantReconciler)]
 }

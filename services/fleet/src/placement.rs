@@ -3,7 +3,7 @@
 //! - Nothing is placed until every wanted replica has a host: a cluster starts whole, and grows from 3 to 5 in one step, since an even number of
 //!   voters tolerates no more than the odd one below it. The system cluster is the exception at its birth: one founder runs alone until
 //!   there are hosts for all.
-//! - A replica moves when its host is gone (deleted, or NotReady for [`GONE_AFTER`]) or evacuates, and only if a spare host exists.
+//! - A replica moves when its host is gone (deleted, or NotReady for [`Wanted::gone_after`]) or evacuates, and only if a spare host exists.
 //! - Zones first, then load: a new replica goes where the fewest replicas of this cluster share a zone, then where the fewest replicas run.
 //! - Replica ids count up and are never reused.
 
@@ -12,9 +12,6 @@ use std::time::Duration;
 
 use wheelhouse_base::{HostName, ReplicaId, Timestamp};
 use wheelhouse_kinds::fleet::cluster::Member;
-
-/// A host that was not heard for so long is given up. Shorter would move data after every reboot.
-pub const GONE_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// A host as placement sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +30,9 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    fn is_gone(&self, now: Timestamp) -> bool {
-        self.silent_since.is_some_and(|since| now.since(since) >= GONE_AFTER)
+    /// Whether it has been silent for so long that it is given up.
+    pub fn is_gone(&self, gone_after: Duration, now: Timestamp) -> bool {
+        self.silent_since.is_some_and(|since| now.since(since) >= gone_after)
     }
 }
 
@@ -50,6 +48,8 @@ pub struct Wanted<'a> {
     pub leader: Option<ReplicaId>,
     /// May run with fewer than it wants until there are hosts: the system cluster at its birth.
     pub starts_small: bool,
+    /// A host that was not heard for so long is given up.
+    pub gone_after: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,8 @@ pub struct Placement {
 /// Chooses members. Idempotent: placing what was placed changes nothing.
 pub fn place(wanted: Wanted<'_>, hosts: &[HostFacts], now: Timestamp) -> Placement {
     let facts: BTreeMap<&HostName, &HostFacts> = hosts.iter().map(|h| (&h.name, h)).collect();
-    let must_leave = |m: &Member| wanted.lost.contains(&m.replica_id) || facts.get(&m.host).is_none_or(|h| h.is_gone(now) || h.evacuates);
+    let must_leave =
+        |m: &Member| wanted.lost.contains(&m.replica_id) || facts.get(&m.host).is_none_or(|h| h.is_gone(wanted.gone_after, now) || h.evacuates);
     let (leaving, mut kept): (Vec<Member>, Vec<Member>) = wanted.members.iter().cloned().partition(must_leave);
     while kept.len() > wanted.replicas {
         let worst = worst(&kept, &facts, wanted.leader);
@@ -75,7 +76,7 @@ pub fn place(wanted: Wanted<'_>, hosts: &[HostFacts], now: Timestamp) -> Placeme
     let taken: BTreeSet<&HostName> = wanted.members.iter().filter(|m| !wanted.lost.contains(&m.replica_id)).map(|m| &m.host).collect();
     let mut free: Vec<&HostFacts> = hosts.iter().filter(|h| h.takes_replicas && !h.evacuates && !taken.contains(&h.name)).collect();
     let mut placement =
-        Placement { members: kept, last_replica_id: wanted.last_replica_id, missing: None, look_again: look_again(wanted.members, &facts, now) };
+        Placement { members: kept, last_replica_id: wanted.last_replica_id, missing: None, look_again: look_again(&wanted, &facts, now) };
     let mut chosen = Vec::new();
     while placement.members.len() + chosen.len() < wanted.replicas && !free.is_empty() {
         let zones = |h: &HostFacts| {
@@ -124,9 +125,9 @@ fn worst(members: &[Member], facts: &BTreeMap<&HostName, &HostFacts>, leader: Op
 }
 
 /// The first moment at which a member's silent host counts as gone.
-fn look_again(members: &[Member], facts: &BTreeMap<&HostName, &HostFacts>, now: Timestamp) -> Option<Timestamp> {
-    let gone_at = |m: &Member| facts.get(&m.host).and_then(|h| h.silent_since).map(|since| since.plus(GONE_AFTER));
-    members.iter().filter_map(gone_at).filter(|at| *at > now).min()
+fn look_again(wanted: &Wanted<'_>, facts: &BTreeMap<&HostName, &HostFacts>, now: Timestamp) -> Option<Timestamp> {
+    let gone_at = |m: &Member| facts.get(&m.host).and_then(|h| h.silent_since).map(|since| since.plus(wanted.gone_after));
+    wanted.members.iter().filter_map(gone_at).filter(|at| *at > now).min()
 }
 
 /// "no host for 2 of 5 replicas: of 4 hosts 3 hold one already, 1 is cordoned"
@@ -153,6 +154,7 @@ fn explain(lacking: usize, wanted: usize, hosts: &[HostFacts], taken: &BTreeSet<
 mod tests {
     use super::*;
 
+    const GONE_AFTER: Duration = Duration::from_secs(600);
     const NOW: Timestamp = Timestamp::from_secs(100_000);
 
     /// `a1` is host a in zone 1; `-` cordons, `?` is silent for a minute, `!` for an hour, `>` evacuates.
@@ -190,7 +192,15 @@ mod tests {
     fn placed(replicas: usize, before: &str, on: &str) -> (String, Option<String>) {
         let members = members(before);
         let last_replica_id = members.iter().map(|m| m.replica_id.0).max().unwrap_or(0);
-        let wanted = Wanted { replicas, members: &members, last_replica_id, lost: &[], leader: Some(ReplicaId(1)), starts_small: false };
+        let wanted = Wanted {
+            replicas,
+            members: &members,
+            last_replica_id,
+            lost: &[],
+            leader: Some(ReplicaId(1)),
+            starts_small: false,
+            gone_after: GONE_AFTER,
+        };
         let first = place(wanted, &hosts(on), NOW);
         let again = Wanted { members: &first.members, last_replica_id: first.last_replica_id, ..wanted };
         assert_eq!(place(again, &hosts(on), NOW).members, first.members, "placing is idempotent: {before} on {on}");
@@ -211,8 +221,15 @@ mod tests {
     fn the_system_cluster_is_founded_alone() {
         let small = |before: &str, on: &str| {
             let members = members(before);
-            let wanted =
-                Wanted { replicas: 3, members: &members, last_replica_id: members.len() as u64, lost: &[], leader: None, starts_small: true };
+            let wanted = Wanted {
+                replicas: 3,
+                members: &members,
+                last_replica_id: members.len() as u64,
+                lost: &[],
+                leader: None,
+                starts_small: true,
+                gone_after: GONE_AFTER,
+            };
             show(&place(wanted, &hosts(on), NOW))
         };
         assert_eq!(small("", "a1 b2"), "1a");
@@ -248,7 +265,15 @@ mod tests {
     #[test]
     fn a_lost_replica_gets_a_successor_under_a_new_id() {
         let members = members("1a 2b 3c");
-        let wanted = Wanted { replicas: 3, members: &members, last_replica_id: 3, lost: &[ReplicaId(2)], leader: None, starts_small: false };
+        let wanted = Wanted {
+            replicas: 3,
+            members: &members,
+            last_replica_id: 3,
+            lost: &[ReplicaId(2)],
+            leader: None,
+            starts_small: false,
+            gone_after: GONE_AFTER,
+        };
         assert_eq!(show(&place(wanted, &hosts("a1 b2 c3"), NOW)), "1a 3c 4b", "its own host may hold it");
         assert_eq!(show(&place(wanted, &hosts("a1 b2- c3"), NOW)), "1a 2b 3c", "and it stays while there is no host");
     }
@@ -256,7 +281,8 @@ mod tests {
     #[test]
     fn waiting_for_a_silent_host_has_an_end() {
         let members = members("1a 2b 3c");
-        let wanted = Wanted { replicas: 3, members: &members, last_replica_id: 3, lost: &[], leader: None, starts_small: false };
+        let wanted =
+            Wanted { replicas: 3, members: &members, last_replica_id: 3, lost: &[], leader: None, starts_small: false, gone_after: GONE_AFTER };
         let placement = place(wanted, &hosts("a1 b2 c3? d4"), NOW);
         assert_eq!(placement.look_again, Some(Timestamp::from_secs(NOW.as_secs() - 60).plus(GONE_AFTER)));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use wheelhouse_base::{ClusterId, HostName};
+use wheelhouse_fleet::host::Patience;
 
 /// Runs replicas of hosted control planes.
 #[derive(Clone, Debug, Parser)]
@@ -103,11 +104,31 @@ pub struct Run {
     /// Seconds that leaderships and connections get to leave after SIGTERM.
     #[arg(long, default_value_t = 10)]
     pub drain_seconds: u64,
+    /// Seconds between this host's heartbeats; a host that misses four is not ready. The same on every host.
+    #[arg(long, env = "WHEELHOUSE_HEARTBEAT_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub heartbeat_seconds: u64,
+    /// Seconds after which a host that is not ready is given up and its replicas are replaced. The same on every host.
+    #[arg(long, env = "WHEELHOUSE_GONE_SECONDS", default_value_t = 600)]
+    pub gone_seconds: u64,
+    /// Seconds that this host's and its replicas' certificates live; they are renewed at two thirds of that.
+    #[arg(long, env = "WHEELHOUSE_CERTIFICATE_SECONDS", default_value_t = 90 * 86_400, value_parser = clap::value_parser!(u64).range(10..))]
+    pub certificate_seconds: u64,
+    /// MiB that stay free on the data directory's disk: below, writes other than deletes are refused. Default: 5 % of the disk, 1 GiB at least.
+    #[arg(long, env = "WHEELHOUSE_DISK_RESERVE_MIB", value_name = "MIB")]
+    pub disk_reserve_mib: Option<u64>,
 }
 
 impl Run {
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
+    }
+
+    pub fn patience(&self) -> Patience {
+        Patience { heartbeat: Duration::from_secs(self.heartbeat_seconds), gone_after: Duration::from_secs(self.gone_seconds) }
+    }
+
+    pub fn certificate_life(&self) -> Duration {
+        Duration::from_secs(self.certificate_seconds)
     }
 }
 
@@ -130,6 +151,9 @@ pub struct Credentials {
     /// With cluster-admin: the cluster's id.
     #[arg(long, required_if_eq("kind", "cluster-admin"))]
     pub cluster: Option<ClusterId>,
+    /// Seconds that the certificate lives: a year.
+    #[arg(long, default_value_t = crate::init::CREDENTIAL_LIFE.as_secs())]
+    pub life_seconds: u64,
     /// A directory for `endpoint`, a kubeconfig file otherwise.
     #[arg(long, value_name = "PATH")]
     pub out: PathBuf,

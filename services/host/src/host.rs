@@ -15,6 +15,7 @@ use wheelhouse_client::{Client, ClientError, PatchKind};
 use wheelhouse_controllers::Selection;
 use wheelhouse_fleet::cluster::Settings;
 use wheelhouse_fleet::effects::unwrap_bundle;
+use wheelhouse_fleet::host::Patience;
 use wheelhouse_fleet::key_pool::KeyPool;
 use wheelhouse_fleet::names::bundle_name;
 use wheelhouse_kinds::fleet::control_plane_replica::{FINALIZER, ReplicaSpec};
@@ -37,6 +38,9 @@ const AT_ONCE: usize = 16;
 /// After a round in which something failed.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// How often free space is looked at for the host's own condition; writes look for themselves.
+const DISK_LOOK: Duration = Duration::from_secs(2);
+
 /// What a host's parts share.
 pub struct Host {
     pub directory: Directory,
@@ -48,6 +52,9 @@ pub struct Host {
     pub system: Client,
     pub controllers: Selection,
     pub scheduler: bool,
+    pub patience: Patience,
+    /// How long the certificates live that are made here.
+    pub certificate_life: Duration,
     pub metrics: Metrics,
     pub vitals: watch::Sender<Vitals>,
     /// Tasks of the process.
@@ -91,6 +98,8 @@ pub struct HostParts {
     pub system: Client,
     pub controllers: Selection,
     pub scheduler: bool,
+    pub patience: Patience,
+    pub certificate_life: Duration,
     pub metrics: Metrics,
     pub background: Tasks,
 }
@@ -111,7 +120,8 @@ enum ActionError {
 
 impl Host {
     pub fn new(parts: HostParts) -> Arc<Self> {
-        let HostParts { directory, file, keys, groups, routes, system, controllers, scheduler, metrics, background } = parts;
+        let HostParts { directory, file, keys, groups, routes, system, controllers, scheduler, patience, certificate_life, metrics, background } =
+            parts;
         Arc::new(Self {
             directory,
             file,
@@ -122,6 +132,8 @@ impl Host {
             system,
             controllers,
             scheduler,
+            patience,
+            certificate_life,
             metrics,
             vitals: watch::Sender::new(Vitals::default()),
             background,
@@ -152,7 +164,7 @@ impl Host {
     }
 
     pub fn fleet_settings(&self) -> Settings {
-        Settings { base_domain: self.file.base_domain.clone(), endpoint: self.file.endpoint.clone() }
+        Settings { base_domain: self.file.base_domain.clone(), endpoint: self.file.endpoint.clone(), patience: self.patience }
     }
 
     /// Servers that run here, for draining.
@@ -184,6 +196,14 @@ impl Host {
         self.vitals.send_modify(|v| *v = Vitals { replicas, leaders, disk_full, ..*v });
         self.routes.set_replicas(&routes);
         self.reported.notify_one();
+    }
+
+    /// Notices a disk that fills up or empties while no replica changes, until stopped.
+    pub async fn watch_disk(self: Arc<Self>, mut stop: Stop) {
+        while stop.or(tokio::time::sleep(DISK_LOOK)).await.is_some() {
+            let full = self.groups.disk().is_low_on_space();
+            self.vitals.send_if_modified(|v| std::mem::replace(&mut v.disk_full, full) != full);
+        }
     }
 
     /// Resolves when a replica's state changed since it last did.

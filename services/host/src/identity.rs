@@ -10,11 +10,16 @@ use wheelhouse_runtime::tls::{CertificateSlot, TlsError};
 
 use crate::directory::{Directory, DirectoryError, HostFile, HostKeys};
 
-/// Ninety days, renewed after sixty.
-const LIFE: Duration = Duration::from_secs(90 * 86_400);
+/// A host's first certificate lasts ninety days, as those that follow do by default, renewed after sixty.
+pub const LIFE: Duration = Duration::from_secs(90 * 86_400);
 
-/// How often certificates are looked at: a minute a day would do, an hour is as cheap.
-pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
+/// Certificates are looked at every hour, or more often where they live so short that an hour would miss the last third of their lives.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// How often to look at certificates that live so long.
+pub fn look_every(life: Duration) -> Duration {
+    LOOK_EVERY.min(life / 12)
+}
 
 /// The organisation in endpoints' certificates.
 pub const ENDPOINTS_GROUP: &str = "wheelhouse:endpoints";
@@ -30,18 +35,18 @@ pub enum IdentityError {
 }
 
 /// The certificate that a host of this name has.
-pub fn host_leaf(name: &HostName, base_domain: &str, now: Timestamp) -> Leaf {
+pub fn host_leaf(name: &HostName, base_domain: &str, life: Duration, now: Timestamp) -> Leaf {
     Leaf {
         subject: Subject::new(host_user(name), &[HOSTS_GROUP]),
         alt_names: vec![AltName::Dns(host_server_name(name, base_domain)), AltName::Dns(peers_server_name(base_domain))],
         usage: Usage::Both,
-        validity: Validity::lasting(now, LIFE),
+        validity: Validity::lasting(now, life),
     }
 }
 
 /// Writes a fresh certificate and key; the authority's certificate follows the host's own, so that a joining host can check its hash.
-pub fn issue(directory: &Directory, authority: &Authority, host: &HostFile, now: Timestamp) -> Result<(), IdentityError> {
-    let (certificate, key) = authority.issue_with_key(&host_leaf(&host.name, &host.base_domain, now))?;
+pub fn issue(directory: &Directory, authority: &Authority, host: &HostFile, life: Duration, now: Timestamp) -> Result<(), IdentityError> {
+    let (certificate, key) = authority.issue_with_key(&host_leaf(&host.name, &host.base_domain, life, now))?;
     directory.write_text("tls.key", &key)?;
     directory.write_text("tls.crt", &format!("{certificate}{}", authority.certificate_pem()))?;
     Ok(())
@@ -52,12 +57,19 @@ pub fn load(directory: &Directory) -> Result<CertificateSlot, IdentityError> {
     Ok(CertificateSlot::from_pem(&directory.text("tls.crt")?, &directory.text("tls.key")?)?)
 }
 
-/// Replaces the certificate if two thirds of its life are over. Says whether it did.
-pub fn renew_if_due(directory: &Directory, keys: &HostKeys, host: &HostFile, slot: &CertificateSlot, now: Timestamp) -> Result<bool, IdentityError> {
-    if CertificateInfo::parse(&slot.leaf()).is_ok_and(|info| !info.validity.is_due(now)) {
+/// Replaces the certificate if two thirds of its life are over, or if it was made to live longer than certificates do now. Says whether it did.
+pub fn renew_if_due(
+    directory: &Directory,
+    keys: &HostKeys,
+    host: &HostFile,
+    slot: &CertificateSlot,
+    life: Duration,
+    now: Timestamp,
+) -> Result<bool, IdentityError> {
+    if CertificateInfo::parse(&slot.leaf()).is_ok_and(|info| !info.validity.is_due(now) && info.validity.not_after <= now.plus(life)) {
         return Ok(false);
     }
-    issue(directory, &directory.authority(keys)?, host, now)?;
+    issue(directory, &directory.authority(keys)?, host, life, now)?;
     slot.replace(&directory.text("tls.crt")?, &directory.text("tls.key")?)?;
     Ok(true)
 }
@@ -87,7 +99,12 @@ impl Peer {
 
 /// Whether a PEM text's first certificate is due at `now`; an unreadable one is.
 pub fn is_due(pem: &str, now: Timestamp) -> bool {
-    certificates_from_pem(pem).first().and_then(|der| CertificateInfo::parse(der).ok()).is_none_or(|info| info.validity.is_due(now))
+    certificates_from_pem(pem).first().is_none_or(|der| is_due_der(der, now))
+}
+
+/// The same of a certificate in DER.
+pub fn is_due_der(der: &[u8], now: Timestamp) -> bool {
+    CertificateInfo::parse(der).map_or(true, |info| info.validity.is_due(now))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use wheelhouse_base::{Clock, ClusterId, ReplicaId, SystemClock};
+use wheelhouse_base::{Clock, ClusterId, ReplicaId, SystemClock, Timestamp};
+use wheelhouse_client::kubeconfig::Connection;
 use wheelhouse_fleet::bootstrap::{self, TENANT_API_USER};
 use wheelhouse_fleet::names::{CLUSTER_ADMINS_GROUP, OPERATORS_GROUP};
 use wheelhouse_kinds::fleet::cluster::{ClusterKind, Member};
@@ -21,7 +22,14 @@ use crate::identity::{self, ENDPOINTS_GROUP};
 const AUTHORITY_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Certificates that people and endpoints hold last a year; `credentials` makes new ones.
-const CREDENTIAL_LIFE: Duration = Duration::from_secs(365 * 86_400);
+pub const CREDENTIAL_LIFE: Duration = Duration::from_secs(365 * 86_400);
+
+/// What `init` makes in the data directory, for the processes beside this host. The host renews them there.
+const KEPT: [(CredentialKind, &str); 3] = [
+    (CredentialKind::Endpoint, "credentials/endpoint"),
+    (CredentialKind::TenantApi, "credentials/tenant-api.kubeconfig"),
+    (CredentialKind::Operator, "credentials/operator.kubeconfig"),
+];
 
 /// `host.json` from the flags.
 pub fn host_file(identity: &Identity, endpoint: &str) -> HostFile {
@@ -51,7 +59,7 @@ pub fn init(flags: &Init) -> anyhow::Result<()> {
     let authority = Authority::create("wheelhouse-operator", Validity::lasting(now, AUTHORITY_LIFE)).context("making the operator's authority")?;
     let keys = HostKeys { operator: SealingKey::generate()?, host: SealingKey::generate()? };
     directory.write_keys(&authority, &keys)?;
-    identity::issue(&directory, &authority, &host, now)?;
+    identity::issue(&directory, &authority, &host, identity::LIFE, now)?;
 
     let bundle =
         ClusterBundle::with_authority(ClusterId::system(), &authority, &RsaKey::generate()?, now).context("making the system cluster's keys")?;
@@ -74,27 +82,49 @@ pub fn init(flags: &Init) -> anyhow::Result<()> {
     let name = ControlPlaneReplica::object_name(&spec.cluster_id, spec.replica_id);
     directory.write_replica(&name, &ReplicaFile::new(spec, String::new(), &bundle, &keys)?)?;
     directory.write_hosts(&[host.known()])?;
-    for (kind, file) in [
-        (CredentialKind::Endpoint, "credentials/endpoint"),
-        (CredentialKind::TenantApi, "credentials/tenant-api.kubeconfig"),
-        (CredentialKind::Operator, "credentials/operator.kubeconfig"),
-    ] {
-        credentials(&directory, &authority, &host, kind, &directory.path(file))?;
+    for (kind, file) in KEPT {
+        credentials(&directory, &authority, &host, kind, &directory.path(file), CREDENTIAL_LIFE)?;
     }
     directory.write_host(&host)?;
     Ok(())
 }
 
-/// Writes a credential of one kind to `out`.
-pub fn credentials(directory: &Directory, authority: &Authority, host: &HostFile, kind: CredentialKind, out: &std::path::Path) -> anyhow::Result<()> {
+/// Writes the data directory's own credentials anew where two thirds of their life are over; says how many. Those who use them read them again.
+pub fn renew_credentials(directory: &Directory, authority: &Authority, host: &HostFile, now: Timestamp) -> anyhow::Result<usize> {
+    let mut renewed = 0;
+    for (kind, file) in KEPT {
+        // A kubeconfig carries its certificate in base64, as its client reads it.
+        let text = if kind == CredentialKind::Endpoint { directory.text(&format!("{file}/tls.crt")) } else { directory.text(file) };
+        // A host that joined has none, and whoever removed one does not want it back.
+        let Ok(text) = text else { continue };
+        let due = match kind {
+            CredentialKind::Endpoint => identity::is_due(&text, now),
+            _ => Connection::parse(&text).map_or(true, |c| c.certificate().is_none_or(|der| identity::is_due_der(der, now))),
+        };
+        if due {
+            credentials(directory, authority, host, kind, &directory.path(file), CREDENTIAL_LIFE)?;
+            renewed += 1;
+        }
+    }
+    Ok(renewed)
+}
+
+/// Writes a credential of one kind to `out`, to live for `life`.
+pub fn credentials(
+    directory: &Directory,
+    authority: &Authority,
+    host: &HostFile,
+    kind: CredentialKind,
+    out: &std::path::Path,
+    life: Duration,
+) -> anyhow::Result<()> {
     let subject = match kind {
         CredentialKind::Endpoint => Subject::new("wheelhouse:endpoint", &[ENDPOINTS_GROUP]),
         CredentialKind::TenantApi => Subject::new(TENANT_API_USER, &[]),
         CredentialKind::Operator => Subject::new("wheelhouse:operator", &[OPERATORS_GROUP]),
         CredentialKind::ClusterAdmin => anyhow::bail!("a cluster's administrator is certified by the cluster's own authority"),
     };
-    let leaf =
-        Leaf { subject: subject.clone(), alt_names: vec![], usage: Usage::Client, validity: Validity::lasting(SystemClock.now(), CREDENTIAL_LIFE) };
+    let leaf = Leaf { subject: subject.clone(), alt_names: vec![], usage: Usage::Client, validity: Validity::lasting(SystemClock.now(), life) };
     let (certificate, key) = authority.issue_with_key(&leaf)?;
     let parent = if kind == CredentialKind::Endpoint { Some(out) } else { out.parent() };
     if let Some(parent) = parent {
@@ -163,5 +193,9 @@ mod tests {
         assert_eq!(bundle.authority().unwrap().hash(), directory.authority(&keys).unwrap().hash(), "hosts' certificates count in the system API");
         let kubeconfig = directory.text("credentials/operator.kubeconfig").unwrap();
         assert!(kubeconfig.contains("tls-server-name: \"system.wheelhouse.internal\""));
+        let (authority, host, now) = (directory.authority(&keys).unwrap(), directory.host().unwrap(), SystemClock.now());
+        assert_eq!(renew_credentials(&directory, &authority, &host, now).unwrap(), 0);
+        assert_eq!(renew_credentials(&directory, &authority, &host, now.plus(CREDENTIAL_LIFE * 3 / 4)).unwrap(), 3);
+        assert_ne!(directory.text("credentials/operator.kubeconfig").unwrap(), kubeconfig);
     }
 }

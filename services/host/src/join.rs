@@ -26,7 +26,7 @@ use wheelhouse_pki::{Authority, CertificateRequest, EcKey, SealingKey, Subject, 
 use wheelhouse_runtime::tls;
 
 use crate::directory::{Directory, DirectoryError, HostFile, HostKeys};
-use crate::identity::host_leaf;
+use crate::identity::{LIFE, host_leaf};
 use crate::token;
 
 pub const ALPN: &[u8] = b"wheelhouse-join/1";
@@ -128,7 +128,7 @@ impl Registrar {
             return Err(format!("a host named {} exists already", request.host.name));
         }
         let asked = CertificateRequest::parse_pem(&request.request).map_err(|e| e.to_string())?;
-        let leaf = host_leaf(&request.host.name, &self.host.base_domain, now);
+        let leaf = host_leaf(&request.host.name, &self.host.base_domain, LIFE, now);
         let certificate = self.authority.issue(&leaf, &asked.public_key_der).map_err(|e| e.to_string())?;
         hosts.retain(|h| h.name != request.host.name);
         hosts.push(request.host.clone());
@@ -244,7 +244,7 @@ mod tests {
     /// A running host named `a`; returns its address and its authority's hash.
     async fn running(key: &SealingKey) -> (String, String) {
         let authority = Authority::create("op", Validity::lasting(SystemClock.now(), Duration::from_secs(3600))).unwrap();
-        let (certificate, tls_key) = authority.issue_with_key(&host_leaf(&"a".parse().unwrap(), "w.internal", SystemClock.now())).unwrap();
+        let (certificate, tls_key) = authority.issue_with_key(&host_leaf(&"a".parse().unwrap(), "w.internal", LIFE, SystemClock.now())).unwrap();
         let slot = tls::CertificateSlot::from_pem(&format!("{certificate}{}", authority.certificate_pem()), &tls_key).unwrap();
         let config = tls::joining_server_config(slot, &authority.certificate_pem(), &[ALPN]).unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -27,8 +27,12 @@ use wheelhouse_store::Store;
 use crate::host::Host;
 use crate::replica::Replica;
 
-/// Between attempts at the first objects; a failure here is a lost leadership or a full disk.
+/// Between attempts at the first objects, doubling up to the second: a failure here is a lost leadership, or a full disk, which may last.
 const RETRY: Duration = Duration::from_millis(200);
+const RETRY_AT_MOST: Duration = Duration::from_secs(10);
+
+/// On those Leases: the term under which the holder leads, so that two leaderships of one host are told apart.
+const TERM_ANNOTATION: &str = "control-plane.wheelhouse.dev/term";
 
 /// Upstream's names for the locks of the two components that run at a leader.
 const PUBLISHED_LEASES: &[&str] = &["kube-controller-manager", "kube-scheduler"];
@@ -40,25 +44,17 @@ pub struct LeaderContext {
 }
 
 /// Makes what a cluster has from the start, then runs its controllers. Dropped when the leadership ends.
+///
+/// Controllers of a cluster that has its first objects wait for nothing: what a newer version adds, and the word on who leads, is written beside them,
+/// so that a full disk does not keep them from their deletions.
 pub async fn run(cx: LeaderContext) {
     tracing::info!(cluster = %cx.replica.id.cluster, term = cx.term, "leading");
-    while let Err(error) = cx.bootstrap().await {
-        tracing::info!(cluster = %cx.replica.id.cluster, %error, "the cluster's first objects are not all there yet");
-        tokio::time::sleep(RETRY).await;
+    if has_first_objects(&cx.replica.store.snapshot(), &cx.replica.id.cluster) {
+        tokio::join!(cx.first_objects(), cx.control());
+    } else {
+        cx.first_objects().await;
+        cx.control().await;
     }
-    let mut controllers = cx.controllers();
-    let scheduler = cx.host.scheduler.then(|| Scheduler::new(cx.client(), Arc::new(SystemClock), SchedulerMetrics::new(cx.replica.server.metrics())));
-    controllers.consumers.extend(scheduler.iter().map(|s| Arc::clone(s) as Arc<dyn Consumer>));
-    let (views, running) = controllers.prepare();
-    let scheduling = async {
-        match scheduler {
-            Some(scheduler) => scheduler.run(views).await,
-            None => drop(views),
-        }
-    };
-    let store: Arc<dyn Store> = Arc::new(cx.replica.store.clone());
-    let leases = wheelhouse_etcd::full(store, crate::etcd::identity(&cx.replica.id)).expiry;
-    tokio::join!(running, scheduling, leases.run());
 }
 
 /// Whether a cluster has been through its first leader's bootstrap, as of a state: the last object of each part is there.
@@ -82,6 +78,38 @@ enum FirstObjectsError {
 }
 
 impl LeaderContext {
+    /// Until they are all there and the leadership is published.
+    async fn first_objects(&self) {
+        let (mut pause, mut told) = (RETRY, String::new());
+        while let Err(error) = self.bootstrap().await {
+            let text = error.to_string();
+            if text != told {
+                tracing::info!(cluster = %self.replica.id.cluster, error = %text, "the cluster's first objects are not all there yet");
+                told = text;
+            }
+            tokio::time::sleep(pause).await;
+            pause = RETRY_AT_MOST.min(pause * 2);
+        }
+    }
+
+    /// Controllers, scheduler and the expiry of leases, for as long as they are polled.
+    async fn control(&self) {
+        let mut controllers = self.controllers();
+        let scheduler =
+            self.host.scheduler.then(|| Scheduler::new(self.client(), Arc::new(SystemClock), SchedulerMetrics::new(self.replica.server.metrics())));
+        controllers.consumers.extend(scheduler.iter().map(|s| Arc::clone(s) as Arc<dyn Consumer>));
+        let (views, running) = controllers.prepare();
+        let scheduling = async {
+            match scheduler {
+                Some(scheduler) => scheduler.run(views).await,
+                None => drop(views),
+            }
+        };
+        let store: Arc<dyn Store> = Arc::new(self.replica.store.clone());
+        let leases = wheelhouse_etcd::full(store, crate::etcd::identity(&self.replica.id)).expiry;
+        tokio::join!(running, scheduling, leases.run());
+    }
+
     fn is_system(&self) -> bool {
         self.replica.id.cluster.is_system()
     }
@@ -151,6 +179,7 @@ impl LeaderContext {
             spec.lease_duration_seconds = Some(i32::MAX);
             spec.acquire_time = Some(now.clone());
             spec.renew_time = Some(now.clone());
+            lease.metadata.annotations.get_or_insert_default().insert(TERM_ANNOTATION.to_owned(), self.term.to_string());
             lease.metadata.name = Some((*name).to_owned());
             lease.metadata.namespace = Some("kube-system".to_owned());
             let written = if stored { leases.update::<Lease>(name, "", &lease).await } else { leases.create::<Lease>(&lease).await };

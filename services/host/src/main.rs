@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
             if let Some(cluster) = &flags.cluster {
                 return init::cluster_admin(&directory, &host, cluster, &flags.out);
             }
-            init::credentials(&directory, &directory.authority(&keys)?, &host, flags.kind, &flags.out)
+            init::credentials(&directory, &directory.authority(&keys)?, &host, flags.kind, &flags.out, Duration::from_secs(flags.life_seconds))
         }
     }
 }

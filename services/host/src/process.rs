@@ -11,6 +11,8 @@ use wheelhouse_base::routes::KnownHost;
 use wheelhouse_base::{Clock, SystemClock};
 use wheelhouse_client::Client;
 use wheelhouse_controllers::Selection;
+use wheelhouse_fleet::cluster::Settings;
+use wheelhouse_fleet::host::Patience;
 use wheelhouse_kinds::fleet::{ControlPlaneReplica, GROUP, Host as HostObject, SYSTEM_NAMESPACE, VERSION};
 use wheelhouse_replication::{GroupManager, HostDisk, HostParts as ReplicationParts};
 use wheelhouse_runtime::status_server::{self, Page};
@@ -20,7 +22,7 @@ use crate::config::Run;
 use crate::directory::{Directory, KeptHosts};
 use crate::follow::{Resource, follow};
 use crate::host::{Host, HostParts};
-use crate::identity::{self, RENEWAL_INTERVAL};
+use crate::identity;
 use crate::join::Registrar;
 use crate::peers::PeersPort;
 use crate::plan::Assigned;
@@ -28,7 +30,7 @@ use crate::registration::Registration;
 use crate::routes::Routes;
 use crate::system::SystemTransport;
 use crate::transport::{self, Frames, MtlsTransport};
-use crate::{clients, report};
+use crate::{clients, init, report};
 
 /// A killed predecessor's disk work ends within this.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +49,7 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     let keys = directory.keys()?;
     let authority = directory.authority(&keys)?;
     let certificate = identity::load(&directory)?;
-    identity::renew_if_due(&directory, &keys, &file, &certificate, SystemClock.now())?;
+    identity::renew_if_due(&directory, &keys, &file, &certificate, flags.certificate_life(), SystemClock.now())?;
     let incarnation = incarnation();
     let metrics = Metrics::default();
     let tasks = Tasks::new(format!("host {}", file.name));
@@ -62,7 +64,7 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     let routes = Routes::new(file.known(), incarnation.clone(), hosts);
     let peer_tls = tls::client_config(&authority.certificate_pem(), Some(certificate.clone()), &[transport::ALPN])?;
     let transport = MtlsTransport::new(routes.clone(), file.base_domain.clone(), peer_tls, tasks.clone());
-    let disk = HostDisk::open(&directory.path("db")).context("opening the disk")?;
+    let disk = HostDisk::open_reserving(&directory.path("db"), flags.disk_reserve_mib.map(|mib| mib << 20)).context("opening the disk")?;
     let parts = ReplicationParts {
         host: file.name.clone(),
         disk: Arc::clone(&disk),
@@ -80,6 +82,8 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
         system: system.clone(),
         controllers: selection(&flags.controllers)?,
         scheduler: !flags.no_scheduler,
+        patience: flags.patience(),
+        certificate_life: flags.certificate_life(),
         metrics: metrics.clone(),
         background: Tasks::new("background"),
     });
@@ -99,10 +103,12 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
     tasks.spawn("assignments", follow_assignments(system.clone(), &file.name, assigned_to, &tasks));
     tasks.spawn("known-hosts", follow_hosts(system.clone(), Arc::clone(&host), kept, &tasks));
     tasks.spawn("reports", report::run(Arc::clone(&host), tasks.stop_signal()));
+    tasks.spawn("disk-space", Arc::clone(&host).watch_disk(tasks.stop_signal()));
     tasks.spawn("renewal", renew(Arc::clone(&host), certificate, &tasks));
     // The heartbeat goes on while the host drains, and says so.
     let heartbeat = Tasks::new("heartbeat");
-    let registration = Registration { client: system, host: file.clone(), incarnation, vitals: host.vitals.subscribe() };
+    let registration =
+        Registration { client: system, host: file.clone(), incarnation, vitals: host.vitals.subscribe(), heartbeat: flags.patience().heartbeat };
     heartbeat.spawn("registration", registration.run(heartbeat.stop_signal()));
     tracing::info!(host = %file.name, clients = %file.clients_listen, peers = %file.peers_listen, "the host is up");
 
@@ -148,6 +154,8 @@ fn serve_status(tasks: &Tasks, listener: TcpListener, host: &Arc<Host>) {
             let vitals = *host.vitals.borrow();
             host.metrics.gauge("wheelhouse_host_replicas", "Replicas that run here.", &[]).set(vitals.replicas as f64);
             host.metrics.gauge("wheelhouse_host_leaders", "Groups led from here.", &[]).set(vitals.leaders as f64);
+            let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            host.metrics.gauge("wheelhouse_host_tasks", "Tasks of this process that have not ended.", &[]).set(tasks as f64);
             let clusters: Vec<_> = host.running().into_values().map(|replica| (replica.id.cluster.to_string(), replica.server.metrics())).collect();
             Some(Page::ok(host.metrics.render_with(&clusters)))
         }
@@ -200,12 +208,19 @@ fn follow_hosts(client: Client, host: Arc<Host>, kept: Arc<KeptHosts>, tasks: &T
 /// Replaces certificates in time, while everything runs.
 fn renew(host: Arc<Host>, certificate: tls::CertificateSlot, tasks: &Tasks) -> impl Future<Output = ()> + Send + use<> {
     let mut stop = tasks.stop_signal();
+    let pause = identity::look_every(host.certificate_life);
     async move {
-        while stop.or(tokio::time::sleep(RENEWAL_INTERVAL)).await.is_some() {
-            match identity::renew_if_due(&host.directory, &host.keys, &host.file, &certificate, SystemClock.now()) {
+        while stop.or(tokio::time::sleep(pause)).await.is_some() {
+            match identity::renew_if_due(&host.directory, &host.keys, &host.file, &certificate, host.certificate_life, SystemClock.now()) {
                 Ok(true) => tracing::info!("the host's certificate was renewed"),
                 Ok(false) => {}
                 Err(error) => tracing::error!(%error, "the host's certificate could not be renewed"),
+            }
+            let kept = host.directory.authority(&host.keys).map_err(anyhow::Error::from);
+            match kept.and_then(|authority| init::renew_credentials(&host.directory, &authority, &host.file, SystemClock.now())) {
+                Ok(0) => {}
+                Ok(renewed) => tracing::info!(renewed, "credentials beside the host were renewed"),
+                Err(error) => tracing::error!(%error, "credentials beside the host could not be renewed"),
             }
             for (name, replica) in host.running() {
                 match replica.renew_if_due(&host) {
@@ -220,7 +235,9 @@ fn renew(host: Arc<Host>, certificate: tls::CertificateSlot, tasks: &Tasks) -> i
 
 fn selection(names: &[String]) -> anyhow::Result<Selection> {
     let mut known: Vec<&str> = wheelhouse_controllers::catalog::all("").iter().map(|r| r.name()).collect();
-    let fleet = wheelhouse_fleet::reconcilers(wheelhouse_fleet::cluster::Settings { base_domain: String::new(), endpoint: String::new() });
+    // Only their names are wanted.
+    let settings = Settings { base_domain: String::new(), endpoint: String::new(), patience: Patience::default() };
+    let fleet = wheelhouse_fleet::reconcilers(settings);
     known.extend(fleet.iter().map(|r| r.name()));
     Selection::parse(&names.join(","), &known).context("--controllers")
 }

@@ -1,10 +1,11 @@
 //! This host's own object in the system API, and its heartbeat.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tokio::sync::watch;
 use wheelhouse_base::{Clock, SystemClock};
 use wheelhouse_client::{Client, ClientError, PatchKind};
-use wheelhouse_fleet::host::HEARTBEAT;
 use wheelhouse_kinds::fleet::conditions::{self, READY, Reading, reason};
 use wheelhouse_kinds::fleet::host::{HostSpec, HostStatus};
 use wheelhouse_kinds::fleet::{GROUP, Host, Object, VERSION};
@@ -13,7 +14,7 @@ use wheelhouse_runtime::Stop;
 use crate::directory::HostFile;
 
 /// Between attempts while the system API does not answer.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Field manager of this host's writes.
 const MANAGER: &str = "wheelhouse-host";
@@ -32,6 +33,8 @@ pub struct Registration {
     pub host: HostFile,
     pub incarnation: String,
     pub vitals: watch::Receiver<Vitals>,
+    /// Between two words of this host.
+    pub heartbeat: Duration,
 }
 
 impl Registration {
@@ -44,7 +47,7 @@ impl Registration {
                 None => return,
                 Some(Ok(())) => {
                     last_error.clear();
-                    HEARTBEAT
+                    self.heartbeat
                 }
                 Some(Err(error)) => {
                     let text = error.to_string();

@@ -196,7 +196,7 @@ impl Replica {
 
 fn serving(host: &Host, bundle: &ClusterBundle, services: &ServiceNetwork) -> Result<(String, String), ReplicaError> {
     let first = IpAddr::V4(services.address(1));
-    bundle.issue_serving(&host.file.base_domain, first, &[], SystemClock.now()).map_err(|e| ReplicaError::Keys(e.to_string()))
+    bundle.issue_serving(&host.file.base_domain, first, &[], host.certificate_life, SystemClock.now()).map_err(|e| ReplicaError::Keys(e.to_string()))
 }
 
 fn credentials(spec: &ReplicaSpec, bundle: &ClusterBundle) -> Result<Credentials, ReplicaError> {

@@ -4,13 +4,15 @@ use http::StatusCode;
 use serde_json::Value;
 use wheelhouse_access::admission::Operation;
 use wheelhouse_kinds::RequestContext;
+use wheelhouse_kinds::fleet;
 use wheelhouse_meta::Status;
 use wheelhouse_meta::object::Object;
 use wheelhouse_mvcc::Snapshot;
 
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Also, Step, Writer, Written};
-use super::{Call, device_access, fields, meta, object_reply, quotas, services};
+    let resource = call.resource();
+    let mut also = if resource.is("", "services") {
 use crate::request::{Answer, decode, media};
 use crate::respond::Reply;
 
@@ -120,8 +122,11 @@ pub async fn prepare_tracked(call: &Call<'_>, mut object: Value, options: &Write
 /// What needs the state of the store: allocations, then validating admission.
 pub async fn finish(call: &Call<'_>, prepared: Prepared, options: &WriteOptions, snapshot: &Snapshot) -> Answer<Step> {
     let Prepared { mut object, warnings } = prepared;
-    let mut also = if call.resource().is("", "services") {
+    let resource = call.resource();
+    let mut also = if resource.is("", "services") {
         services::allocate(call.allocation(snapshot, options.dry_run), &mut object, None)?
+    } else if resource.is(fleet::GROUP, "clusters") {
+        cluster_quota::claim(call, object.name(), snapshot)?
     } else {
         Also::default()
     };

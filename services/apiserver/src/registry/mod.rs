@@ -9,6 +9,7 @@
 //! between reading and committing, and nothing is half done: an object and the addresses or budgets that belong to it are one transaction.
 
 pub mod binding;
+mod cluster_quota;
 pub mod collection;
 pub mod connect;
 pub mod create;

@@ -45,6 +45,10 @@ impl Harness {
     }
 
     pub async fn with_limits(limits: Limits) -> Self {
+        Self::with(limits, Registry::new(Profile::Tenant)).await
+    }
+
+    pub async fn with(limits: Limits, registry: Registry) -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let issuer = Issuer {
             url: "https://kubernetes.default.svc".into(),
@@ -53,7 +57,7 @@ impl Harness {
             retired: Vec::new(),
         };
         let security = Security::new(store.clone(), Arc::new(SystemClock), Credentials::new(Vec::new(), issuer));
-        let shared = Shared::new(Catalogue::new(Registry::new(Profile::Tenant)));
+        let shared = Shared::new(Catalogue::new(registry));
         let server = ApiServer::new(Config { limits, ..Config::default() }, store.clone(), shared, security);
         bootstrap::run(&server).await.unwrap();
         Self { server, store }

@@ -14,6 +14,7 @@ mod removal;
 mod replicas;
 mod status;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,12 +23,14 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde_json::{Value, json};
 use wheelhouse_base::{ClusterId, ReplicaId, Timestamp};
 use wheelhouse_kinds::fleet::cluster::FINALIZER;
+use wheelhouse_kinds::fleet::conditions::{self, READY};
 use wheelhouse_kinds::fleet::{Cluster, ControlPlaneReplica, Host, SYSTEM_NAMESPACE, Tenant, tenant_namespace, tenant_of_namespace};
 use wheelhouse_kinds::plan::{Effect, EffectKind, Operation, PatchStrategy, Plan};
 use wheelhouse_kinds::reconciler::{Context, Reconciler, Trigger};
 use wheelhouse_kinds::view::{Key, ObjectChange, View};
 
 use crate::facts;
+use crate::host::Patience;
 use crate::names::{BUNDLE_KEY, CLUSTER_LABEL, CLUSTERS, HOSTS, REPLICAS, ROLE_BINDINGS, ROLES, SECRETS, TENANTS, bundle_name, host_user};
 use crate::placement::{Placement, Wanted, place};
 
@@ -40,11 +43,15 @@ pub struct Settings {
     pub base_domain: String,
     /// `https://host:port`, as tenants reach the endpoint.
     pub endpoint: String,
+    pub patience: Patience,
 }
 
 pub struct ClusterReconciler {
     pub settings: Settings,
 }
+
+/// What is remembered of each cluster.
+pub type Memories = BTreeMap<Key, Memory>;
 
 /// Attempts at effects, so that each has an id of its own.
 #[derive(Debug, Default)]
@@ -59,11 +66,12 @@ struct Subject<'a> {
     id: ClusterId,
     replicas: Vec<Arc<ControlPlaneReplica>>,
     view: &'a View,
+    settings: &'a Settings,
     now: Timestamp,
 }
 
 impl Reconciler for ClusterReconciler {
-    type Memory = Memory;
+    type Memory = Memories;
 
     fn name(&self) -> &'static str {
         "fleet-cluster-controller"
@@ -79,14 +87,15 @@ impl Reconciler for ClusterReconciler {
         ]
     }
 
-    fn reconcile(&self, key: &Key, view: &View, cx: &Context<'_>, memory: &mut Memory) -> Plan {
+    fn reconcile(&self, key: &Key, view: &View, cx: &Context<'_>, memories: &mut Memories) -> Plan {
         let Some(cluster) = view.get::<Cluster>(&key.namespace, &key.name) else {
-            *memory = Memory::default();
+            memories.remove(key);
             return Plan::default();
         };
+        let memory = memories.entry(key.clone()).or_default();
         let id = cluster.cluster_id();
         let replicas = replicas::existing(view, &id, cluster.spec.last_replica_id);
-        let subject = Subject { cluster, id, replicas, view, now: cx.now };
+        let subject = Subject { cluster, id, replicas, view, settings: &self.settings, now: cx.now };
         if subject.cluster.is_deleting() && !subject.cluster.is_system() {
             return removal::take_down(&subject);
         }
@@ -99,7 +108,7 @@ impl Reconciler for ClusterReconciler {
             subject.grant_keys(&mut plan);
             replicas::bring_about(&subject, &mut plan);
         }
-        status::report(&subject, &self.settings, &placement, cx, memory, &mut plan);
+        status::report(&subject, &placement, cx, memory, &mut plan);
         if let Some(at) = placement.look_again {
             plan.requeue_no_later_than(at);
         }
@@ -118,6 +127,7 @@ impl Subject<'_> {
             last_replica_id: spec.last_replica_id,
             leader: replicas::leader(&self.replicas).map(|r| r.spec.replica_id),
             starts_small: self.cluster.is_system(),
+            gone_after: self.settings.patience.gone_after,
         };
         place(wanted, &facts::hosts(self.view), self.now)
     }
@@ -207,6 +217,13 @@ impl Subject<'_> {
             }
             Some(_) => {}
         }
+    }
+
+    /// Whether a replica serves, as far as anybody can tell: a host that is not heard any more cannot take its word back.
+    fn serves(&self, replica: &ControlPlaneReplica) -> bool {
+        let host = self.view.get::<Host>("", replica.spec.host.as_str());
+        let silent = |host: &Host| host.status.as_ref().and_then(|s| conditions::find(&s.conditions, READY)).is_some_and(|c| c.status == "Unknown");
+        replica.is_ready() && host.is_some_and(|host| !silent(&host))
     }
 
     /// Suspended itself, or its tenant is.

@@ -14,7 +14,6 @@ use wheelhouse_kinds::view::{Key, View};
 use super::Subject;
 use crate::facts;
 use crate::names::{CLUSTER_LABEL, REPLICAS};
-use crate::placement::GONE_AFTER;
 
 /// Every replica object of a cluster, also of former members.
 pub(super) fn existing(view: &View, cluster: &ClusterId, last: u64) -> Vec<Arc<ControlPlaneReplica>> {
@@ -111,7 +110,7 @@ pub(super) fn delete(replica: &ControlPlaneReplica) -> Operation {
 /// come back, it finds that the replica is not its any more and destroys it then.
 pub(super) fn release(subject: &Subject<'_>, replica: &ControlPlaneReplica) -> Option<Operation> {
     let host = facts::hosts(subject.view).into_iter().find(|h| h.name == replica.spec.host);
-    let gone = host.is_none_or(|h| h.silent_since.is_some_and(|since| subject.now.since(since) >= GONE_AFTER));
+    let gone = host.is_none_or(|h| h.is_gone(subject.settings.patience.gone_after, subject.now));
     if !gone || !replica.has_finalizer(FINALIZER) {
         return None;
     }

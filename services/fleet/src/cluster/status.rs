@@ -9,13 +9,13 @@ use wheelhouse_kinds::plan::{Effect, EffectKind, EventNote, EventType, Plan};
 use wheelhouse_kinds::reconciler::Context;
 use wheelhouse_kinds::view::Key;
 
-use super::{Memory, RETRY, Settings, Subject, replicas};
+use super::{Memory, RETRY, Subject, replicas};
 use crate::placement::Placement;
 
 /// Computes the status, asks for a proof where one is due, and writes the status if it changed.
-pub(super) fn report(subject: &Subject<'_>, settings: &Settings, placement: &Placement, cx: &Context<'_>, memory: &mut Memory, plan: &mut Plan) {
+pub(super) fn report(subject: &Subject<'_>, placement: &Placement, cx: &Context<'_>, memory: &mut Memory, plan: &mut Plan) {
     let old = subject.cluster.status.clone().unwrap_or_default();
-    let leader = replicas::leader(&subject.replicas).filter(|r| r.is_ready());
+    let leader = replicas::leader(&subject.replicas).filter(|r| subject.serves(r));
     let voters = leader.and_then(|r| r.status.as_ref()).map(|s| s.voters.clone()).unwrap_or_default();
     let members: Vec<MemberStatus> = subject
         .replicas
@@ -24,15 +24,15 @@ pub(super) fn report(subject: &Subject<'_>, settings: &Settings, placement: &Pla
         .map(|r| MemberStatus {
             replica_id: r.spec.replica_id,
             host: r.spec.host.clone(),
-            ready: r.is_ready(),
+            ready: subject.serves(r),
             voter: voters.contains(&r.spec.replica_id),
         })
         .collect();
     let mut status = ClusterStatus {
         cluster_id: subject.id.to_string(),
         leader: leader.map(|r| r.spec.host.to_string()).unwrap_or_default(),
-        endpoint: settings.endpoint.clone(),
-        server_name: format!("{}.{}", subject.id, settings.base_domain),
+        endpoint: subject.settings.endpoint.clone(),
+        server_name: format!("{}.{}", subject.id, subject.settings.base_domain),
         members,
         observed_generation: subject.cluster.generation(),
         ..old.clone()

@@ -1,7 +1,5 @@
 //! A cluster's life, plan by plan: the world is a view, and each plan is played back into it as the API server would.
 
-use std::collections::BTreeMap;
-
 use super::*;
 use wheelhouse_base::HostName;
 use wheelhouse_kinds::fleet::conditions::{self, PLACED, READY, reason};
@@ -14,7 +12,7 @@ struct World {
     view: View,
     revision: u64,
     now: Timestamp,
-    memory: Memory,
+    memory: Memories,
     effects: BTreeMap<(EffectKind, String), Result<Value, String>>,
     /// What the next proof answers.
     proof: Result<Value, String>,
@@ -28,7 +26,7 @@ impl World {
             view: View::default(),
             revision: 1,
             now: Timestamp::from_secs(1_000_000),
-            memory: Memory::default(),
+            memory: Memories::default(),
             effects: BTreeMap::new(),
             proof: Ok(Value::Null),
         };
@@ -76,7 +74,8 @@ impl World {
     fn step(&mut self) -> Plan {
         let effects = self.effects.clone();
         let cx = Context { now: self.now, failure: None, effects: &effects };
-        let reconciler = ClusterReconciler { settings: Settings { base_domain: "w.internal".into(), endpoint: "https://127.0.0.1:6443".into() } };
+        let settings = Settings { base_domain: "w.internal".into(), endpoint: "https://127.0.0.1:6443".into(), patience: Patience::default() };
+        let reconciler = ClusterReconciler { settings };
         let plan = reconciler.reconcile(&Key::new(KEY.0, KEY.1), &self.view, &cx, &mut self.memory);
         for operation in plan.operations.clone() {
             self.play(operation);

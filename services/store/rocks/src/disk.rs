@@ -53,7 +53,12 @@ pub struct HostDisk {
 impl HostDisk {
     /// Opens the RocksDB database in `path`, creating it if there is none.
     pub fn open(path: &Path) -> Result<Arc<Self>, DiskError> {
-        Ok(Self::start(Arc::new(RocksEngine::open(path)?), Driver::Thread))
+        Self::open_reserving(path, None)
+    }
+
+    /// The same with a reserve of so many bytes instead of the usual share of the disk.
+    pub fn open_reserving(path: &Path, reserve: Option<u64>) -> Result<Arc<Self>, DiskError> {
+        Ok(Self::start_reserving(Arc::new(RocksEngine::open(path)?), Driver::Thread, reserve))
     }
 
     /// A process's view of a simulated disk. Must be called inside a tokio runtime.
@@ -63,8 +68,12 @@ impl HostDisk {
     }
 
     pub fn start(engine: Arc<dyn Engine>, driver: Driver) -> Arc<Self> {
+        Self::start_reserving(engine, driver, None)
+    }
+
+    fn start_reserving(engine: Arc<dyn Engine>, driver: Driver, reserve: Option<u64>) -> Arc<Self> {
         let on_thread = matches!(driver, Driver::Thread);
-        let writer = Writer::new(engine.clone(), if on_thread { SPACE_INTERVAL } else { Duration::ZERO });
+        let writer = Writer::new(engine.clone(), if on_thread { SPACE_INTERVAL } else { Duration::ZERO }, reserve);
         let thread = match driver {
             Driver::Thread => {
                 let writer = writer.clone();
@@ -128,7 +137,7 @@ impl HostDisk {
         self.submit(ops, Durability::Synced, Some(then));
     }
 
-    /// Whether less than max(5 %, 1 GiB) of the disk is free: writes are refused, deletes and reads go on.
+    /// Whether less than the reserve of the disk is free, max(5 %, 1 GiB) unless it was opened with another: writes are refused, deletes and reads go on.
     pub fn is_low_on_space(&self) -> bool {
         self.writer.is_low_on_space()
     }

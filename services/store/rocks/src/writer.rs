@@ -73,12 +73,14 @@ struct SpaceCheck {
     interval: Duration,
     looked: Option<Instant>,
     low: bool,
+    /// Bytes; `None` for the usual share of the disk.
+    reserve: Option<u64>,
 }
 
 impl Writer {
-    /// `space_interval`: how long an answer about free space holds.
-    pub fn new(engine: Arc<dyn Engine>, space_interval: Duration) -> Arc<Self> {
-        let space = Mutex::new(SpaceCheck { interval: space_interval, looked: None, low: false });
+    /// `space_interval`: how long an answer about free space holds. `reserve`: bytes that stay free, if not the usual share.
+    pub fn new(engine: Arc<dyn Engine>, space_interval: Duration, reserve: Option<u64>) -> Arc<Self> {
+        let space = Mutex::new(SpaceCheck { interval: space_interval, looked: None, low: false, reserve });
         Arc::new(Self { engine, queue: Mutex::default(), ready: Condvar::new(), notify: tokio::sync::Notify::new(), space })
     }
 
@@ -120,7 +122,8 @@ impl Writer {
         if check.looked.is_none_or(|looked| looked.elapsed() >= check.interval) {
             check.looked = Some(Instant::now());
             // An unreadable file system is not proof of a full one.
-            check.low = self.engine.space().is_ok_and(|space| space.free < RESERVE_BYTES.max(space.total / RESERVE_FRACTION));
+            let reserve = |total: u64| check.reserve.unwrap_or(RESERVE_BYTES.max(total / RESERVE_FRACTION));
+            check.low = self.engine.space().is_ok_and(|space| space.free < reserve(space.total));
         }
         check.low
     }

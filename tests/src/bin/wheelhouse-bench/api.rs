@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use wheelhouse_client::kubeconfig::Connection;
 use wheelhouse_client::{Client, ListOptions};
-use wheelhouse_tests::Service;
+use wheelhouse_tests::{Service, process};
 
 use crate::figure::Figure;
 use crate::load::{self, Turn};
-use crate::process;
 
 /// At once, as the design's orientation figures of upstream have them.
 const WORKERS: usize = 64;

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use tokio::runtime::Runtime;
-use wheelhouse_tests::Service;
+use wheelhouse_tests::{Service, process};
 
 use crate::account::{Account, Operator};
 use crate::figure::{Figure, percentile};
-use crate::process;
 
 /// Made one after the other and timed.
 const TIMED: usize = 10;

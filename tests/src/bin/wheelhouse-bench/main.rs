@@ -16,7 +16,6 @@ mod clusters;
 mod faults;
 mod figure;
 mod load;
-mod process;
 mod store;
 
 use std::process::ExitCode;

@@ -10,13 +10,14 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
-use wheelhouse_base::{ClusterId, HostName, ManualClock, ReplicaId, Revision};
+use wheelhouse_base::{ClusterId, HostName, ManualClock, ReplicaId};
+use wheelhouse_history::{Claim, Mark, Read, Step, Write, WriteResult};
 use wheelhouse_mvcc::{Command, Fence, KeyRange, Outcome, Snapshot, Txn};
 use wheelhouse_replication::{DataKey, GroupManager, HostParts, LogLimits, MemoryNetwork, ReplicaSpec, ReplicatedStore, Start};
 use wheelhouse_rocks::{HostDisk, MemoryDisk};
 use wheelhouse_store::{CommitError, Store};
 
-use crate::oracle::{Claim, Oracle, Read, Write, WriteResult, content};
+use crate::oracle::{CLAIMS, Oracle, content, encode, step};
 
 const CLIENTS: usize = 4;
 const KEYS: usize = 5;
@@ -87,9 +88,9 @@ async fn simulate(seed: u64, count: usize) -> Result<String, String> {
     world.heal().await?;
     let snapshots = world.agree().await?;
     world.finish().await;
-    let oracle = world.oracle.borrow();
+    let mut oracle = world.oracle.borrow_mut();
     oracle.judge(&snapshots)?;
-    Ok(oracle.summary(&snapshots[0]))
+    Ok(format!("revision {}, {}", snapshots[0].revision(), oracle.seen.summary()))
 }
 
 impl World {
@@ -296,15 +297,15 @@ async fn client_loop(world: Rc<World>, client: usize, mut rng: StdRng) {
 }
 
 async fn read(world: &World, host: usize, life: u64, store: &ReplicatedStore, key: Bytes) {
-    let invoked = world.oracle.borrow_mut().tick();
+    let invoked = world.oracle.borrow_mut().seen.tick();
     let result = store.barrier().await;
-    let mut oracle = world.oracle.borrow_mut();
-    let completed = oracle.tick();
+    let seen = &mut world.oracle.borrow_mut().seen;
+    let completed = seen.tick();
     if let Ok(snapshot) = result
         && world.lives(host, life)
     {
         let found = snapshot.get(&key).map(|kv| (kv.value.clone(), kv.mod_revision));
-        oracle.reads.push(Read { invoked, completed, revision: snapshot.revision(), key, found });
+        seen.reads.push(Read { invoked, completed, revision: Some(snapshot.revision()), key, found });
     }
 }
 
@@ -320,18 +321,19 @@ async fn write(world: &World, host: usize, life: u64, store: &ReplicatedStore, k
     let marker = Bytes::from(format!("/registry/core/markers/{value}"));
     txn = txn.put(marker.clone(), value.clone());
     txn = if delete { txn.delete(key.clone()) } else { txn.put(key.clone(), value.clone()) };
-    let invoked = world.oracle.borrow_mut().tick();
+    let invoked = world.oracle.borrow_mut().seen.tick();
     let result = store.commit(Command::Txn { txn, fence: None }).await;
-    let mut oracle = world.oracle.borrow_mut();
-    let completed = oracle.tick();
+    let seen = &mut world.oracle.borrow_mut().seen;
+    let completed = seen.tick();
     let result = match result {
         _ if !world.lives(host, life) => WriteResult::Unknown,
-        Ok(Outcome::Txn(outcome)) if outcome.succeeded => WriteResult::Done(outcome.revision),
+        Ok(Outcome::Txn(outcome)) if outcome.succeeded => WriteResult::Done(Some(outcome.revision)),
         Ok(Outcome::Txn(outcome)) => WriteResult::Lost(outcome.revision),
         Ok(_) | Err(CommitError::Unknown(_)) => WriteResult::Unknown,
         Err(_) => WriteResult::NotDone,
     };
-    oracle.writes.push(Write { invoked, completed, key, marker, value: value.into(), delete, compare, result });
+    let (name, value) = (value.clone(), (!delete).then(|| value.into()));
+    seen.writes.push(Write { invoked, completed, name, key, value, compare, mark: Mark::Key(marker), result });
 }
 
 /// Acts only while its replica leads, as a controller does: every write is fenced to the leadership it saw.
@@ -346,8 +348,8 @@ async fn controller_loop(world: Rc<World>, host: usize, life: u64, store: Replic
             let _ = tokio::time::timeout(Duration::from_millis(200), leadership.changed()).await;
             continue;
         }
-        let claim = Claim { host, term: seen.term };
-        let txn = Txn::default().put(format!("/registry/core/claims/{}-{host}-{life}-{n}", seen.term), claim.encode());
+        let claim = Claim { holder: host.to_string(), term: seen.term };
+        let txn = Txn::default().put(format!("{CLAIMS}{}-{host}-{life}-{n}", seen.term), encode(&claim));
         // Whatever comes of it, the history tells.
         let _ = store.commit(Command::Txn { txn, fence: Some(Fence { term: seen.term }) }).await;
         sleep(Duration::from_millis(40)).await;
@@ -356,12 +358,12 @@ async fn controller_loop(world: Rc<World>, host: usize, life: u64, store: Replic
 
 /// Watches everything from where this host's former watch ended.
 async fn watch_loop(world: Rc<World>, host: usize, life: u64, store: ReplicatedStore) {
-    let after =
-        world.oracle.borrow().watched.get(&host).and_then(|seen: &Vec<(Revision, Vec<Bytes>)>| seen.last()).map_or(1, |(revision, _)| *revision);
+    let name = format!("host {host}");
+    let after = world.oracle.borrow().seen.watched.get(&name).and_then(|told: &Vec<Step>| told.last()).map_or(1, |step| step.revision);
     let mut watch = match store.watch(KeyRange::prefix("/registry/"), after) {
         Ok(watch) => watch,
         Err(error) => {
-            world.oracle.borrow_mut().broken.push(format!("host {host} cannot watch after {after}: {error}"));
+            world.oracle.borrow_mut().seen.broken.push(format!("{name} cannot watch after {after}: {error}"));
             return;
         }
     };
@@ -369,8 +371,7 @@ async fn watch_loop(world: Rc<World>, host: usize, life: u64, store: ReplicatedS
         if !world.lives(host, life) {
             return;
         }
-        let keys = changes.events.iter().map(|event| event.kv.key.clone()).collect();
-        world.oracle.borrow_mut().watched.entry(host).or_default().push((changes.revision, keys));
+        world.oracle.borrow_mut().seen.watched.entry(name.clone()).or_default().push(step(changes.revision, &changes.events));
     }
 }
 

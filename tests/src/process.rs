@@ -1,7 +1,7 @@
-//! What Linux says about the service's processes.
+//! The service's processes: signals, and what Linux says about them.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -24,17 +24,35 @@ pub struct Memory {
     pub pss: u64,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handles {
+    pub threads: usize,
+    pub files: usize,
+}
+
 impl Process {
     /// The process of the host `name` of the service that keeps its data in `data`.
     pub fn of_host(data: &Path, name: &str) -> Option<Self> {
-        let folder = data.join(name).display().to_string();
-        let runs_it = |pid: &u32| {
+        Self::with_arguments(&["run", &data.join(name).display().to_string()])
+    }
+
+    /// The process of the endpoint whose routing table lies in `data`.
+    pub fn of_endpoint(data: &Path) -> Option<Self> {
+        Self::with_arguments(&["--data-dir", &data.join("endpoint").display().to_string(), "--credentials"])
+    }
+
+    fn with_arguments(wanted: &[&str]) -> Option<Self> {
+        let has_them = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-            words.contains(&b"run".as_slice()) && words.contains(&folder.as_bytes())
+            wanted.iter().all(|word| words.contains(&word.as_bytes()))
         };
         let entries = std::fs::read_dir("/proc").ok()?;
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(runs_it).map(Self)
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(has_them).map(Self)
+    }
+
+    pub fn of_child(child: &Child) -> Self {
+        Self(child.id())
     }
 
     /// All hosts' processes; fails if one does not run.
@@ -57,6 +75,15 @@ impl Process {
             line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
         };
         Ok(Memory { rss: field("Rss").context("no Rss")?, pss: field("Pss").context("no Pss")? })
+    }
+
+    /// Threads and open file handles.
+    pub fn handles(self) -> Result<Handles> {
+        let count = |folder: &str| -> Result<usize> {
+            let path = format!("/proc/{}/{folder}", self.0);
+            Ok(std::fs::read_dir(&path).with_context(|| format!("reading {path}"))?.count())
+        };
+        Ok(Handles { threads: count("task")?, files: count("fd")? })
     }
 
     /// Processor time since the process started, user and system.
