@@ -11,8 +11,7 @@ use wheelhouse_mvcc::Snapshot;
 
 use super::options::{OptionsKind, WriteOptions};
 use super::write::{Also, Step, Writer, Written};
-    let resource = call.resource();
-    let mut also = if resource.is("", "services") {
+use super::{Call, cluster_quota, device_access, fields, meta, object_reply, quotas, services};
 use crate::request::{Answer, decode, media};
 use crate::respond::Reply;
 
