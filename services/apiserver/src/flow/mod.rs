@@ -84,8 +84,13 @@ impl FlowControl {
         let (schema, level) = rules.classify(user, info);
         let mut hasher = DefaultHasher::new();
         (&schema.name, schema.distinguish(user, info)).hash(&mut hasher);
-        let class =
-            Class { schema: schema.name, schema_uid: schema.uid, level: level.name.clone(), level_uid: level.uid.clone(), hash: hasher.finish() };
+        let class = Class {
+            schema: schema.name.clone(),
+            schema_uid: schema.uid.clone(),
+            level: level.name.clone(),
+            level_uid: level.uid.clone(),
+            hash: hasher.finish(),
+        };
         let mut state = self.state.lock();
         if state.version != rules.version {
             state.version = rules.version;

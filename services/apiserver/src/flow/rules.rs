@@ -16,13 +16,23 @@ pub struct Rules {
     levels: BTreeMap<String, Level>,
     /// Names of the schemas in the order in which they are tried.
     order: Vec<String>,
+    /// What masters and everybody else match when no object says so.
+    exempt: Schema,
+    catch_all: Schema,
     /// Rises with every change of a level.
     pub version: u64,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        let mut rules = Self { schemas: BTreeMap::new(), levels: BTreeMap::new(), order: Vec::new(), version: 1 };
+        let mut rules = Self {
+            schemas: BTreeMap::new(),
+            levels: BTreeMap::new(),
+            order: Vec::new(),
+            exempt: Schema::exempt(),
+            catch_all: Schema::catch_all(),
+            version: 1,
+        };
         rules.complete();
         rules
     }
@@ -79,11 +89,11 @@ impl Rules {
     }
 
     /// The request's schema and level. Masters are exempt and everybody matches something, whatever the objects say.
-    pub fn classify(&self, user: &User, info: &RequestInfo) -> (Schema, &Level) {
+    pub fn classify(&self, user: &User, info: &RequestInfo) -> (&Schema, &Level) {
         let masters = user.in_group(User::MASTERS);
-        let tried = self.order.iter().filter_map(|name| self.schemas.get(name));
-        let found = tried.filter(|schema| !masters || schema.level == "exempt").find(|schema| schema.matches(user, info)).cloned();
-        let schema = found.unwrap_or_else(|| if masters { Schema::exempt() } else { Schema::catch_all() });
+        let mut tried = self.order.iter().filter_map(|name| self.schemas.get(name)).filter(|schema| !masters || schema.level == "exempt");
+        let fallback = if masters { &self.exempt } else { &self.catch_all };
+        let schema = tried.find(|schema| schema.matches(user, info)).unwrap_or(fallback);
         let level = self.levels.get(&schema.level).or_else(|| self.levels.get("catch-all"));
         (schema, level.expect("complete() keeps the catch-all level"))
     }
@@ -114,7 +124,7 @@ mod tests {
             |name: &str, groups: &[&str]| User { name: name.into(), groups: groups.iter().map(|g| (*g).to_owned()).collect(), ..User::default() };
         let chosen = |rules: &Rules, user: &User| {
             let (schema, level) = rules.classify(user, &info);
-            (schema.name, level.name.clone())
+            (schema.name.clone(), level.name.clone())
         };
         assert_eq!(chosen(&rules, &user("jane", &[])), ("jane".to_owned(), "l".to_owned()));
         assert_eq!(chosen(&rules, &user("joe", &[])), ("late".to_owned(), "l".to_owned()));

@@ -1,5 +1,7 @@
 //! FlowSchemas: which priority level a request belongs to, and which flow within it.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use wheelhouse_access::User;
 
@@ -89,10 +91,10 @@ fn holds(list: &Value, word: &str) -> bool {
 }
 
 fn is_subject(subject: &Value, user: &User) -> bool {
-    let name = |part: &str| subject[part]["name"].as_str().unwrap_or_default().to_owned();
+    let name = |part: &str| subject[part]["name"].as_str().unwrap_or_default();
     match subject["kind"].as_str() {
         Some("User") => matches!(name("user"), wanted if wanted == "*" || wanted == user.name),
-        Some("Group") => matches!(name("group"), wanted if wanted == "*" || user.in_group(&wanted)),
+        Some("Group") => matches!(name("group"), wanted if wanted == "*" || user.in_group(wanted)),
         Some("ServiceAccount") => {
             let (namespace, wanted) = (&subject["serviceAccount"]["namespace"], name("serviceAccount"));
             let account = user.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
@@ -107,7 +109,8 @@ fn is_target(rule: &Value, info: &RequestInfo) -> bool {
         let urls = |rule: &Value| each(&rule["nonResourceURLs"]).filter_map(Value::as_str).any(|url| is_url(url, &info.path));
         return each(&rule["nonResourceRules"]).any(|rule| holds(&rule["verbs"], &info.verb) && urls(rule));
     }
-    let resource = if info.subresource.is_empty() { info.resource.clone() } else { format!("{}/{}", info.resource, info.subresource) };
+    let resource: Cow<'_, str> =
+        if info.subresource.is_empty() { info.resource.as_str().into() } else { format!("{}/{}", info.resource, info.subresource).into() };
     each(&rule["resourceRules"]).any(|rule| {
         let place = if info.namespace.is_empty() { rule["clusterScope"] == true } else { holds(&rule["namespaces"], &info.namespace) };
         place && holds(&rule["verbs"], &info.verb) && holds(&rule["resources"], &resource) && holds(&rule["apiGroups"], &info.group)
