@@ -105,18 +105,21 @@ impl Reconciler for JobController {
         let live = job.as_ref().filter(|job| !is_foreign(job) && finished(job).is_none());
         let Some(job) = live else {
             memory.remove(key);
-            release_orphans(view, &key.namespace, &mut plan);
+            release_orphans(view, &key.namespace, false, &mut plan);
             return plan;
         };
         let Some(spec) = &job.spec else { return plan };
         let Claim { owned, operations } =
             claim_with_finalizer::<Pod>(view, &job.metadata, "batch/v1", "Job", &selector(spec.selector.as_ref()), Some(TRACKING));
-        plan.operations = operations;
-        release_orphans(view, &key.namespace, &mut plan);
-        if !plan.operations.is_empty() {
+        if !operations.is_empty() {
+            // The pods that change bring this key back.
+            plan.operations = operations;
+            plan.operations.truncate(MAX_OPERATIONS);
             return plan;
         }
         Sync::sort_out(job, spec, owned, cx.now).run(view, cx, memory.entry(key.clone()).or_default(), &mut plan);
+        // Last, since nothing that becomes of them brings this key back.
+        release_orphans(view, &key.namespace, true, &mut plan);
         plan
     }
 }
@@ -126,19 +129,17 @@ fn is_foreign(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.managed_by.as_deref()).is_some_and(|manager| manager != MANAGER)
 }
 
-/// Takes the finalizer off pods that no job will count any more: their job is finished or gone, or they have no controller.
-fn release_orphans(view: &View, namespace: &str, plan: &mut Plan) {
-    let touched: BTreeSet<Key> =
-        plan.operations.iter().filter_map(|o| if let Operation::Patch { key, .. } = o { Some(key.clone()) } else { None }).collect();
+/// Takes the finalizer off pods that no job will count any more: they have no controller, or, unless `uncontrolled`, their job is finished or gone.
+fn release_orphans(view: &View, namespace: &str, uncontrolled: bool, plan: &mut Plan) {
     for record in view.records(&PODS, Some(namespace)) {
         if plan.operations.len() >= MAX_OPERATIONS {
             return;
         }
-        if touched.contains(&record.key) || !record.finalizers().iter().any(|finalizer| finalizer == TRACKING) {
+        if !record.finalizers().iter().any(|finalizer| finalizer == TRACKING) {
             continue;
         }
         if let Some(owner) = controller_of(&record.meta) {
-            if owner.kind != "Job" || group_of(&owner.api_version) != "batch" {
+            if uncontrolled || owner.kind != "Job" || group_of(&owner.api_version) != "batch" {
                 continue;
             }
             let job = view.by_uid(&owner.uid).and_then(|record| record.typed::<Job>());

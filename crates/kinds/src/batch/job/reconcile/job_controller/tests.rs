@@ -292,6 +292,26 @@ fn pods_are_adopted_released_and_never_left_held() {
 }
 
 #[test]
+fn leftovers_of_others_hold_nothing_up() {
+    let mut run = Run::new(json!({}));
+    let pod = |name: &str, owner: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "a", "finalizers": [TRACKING], "labels": {"batch.kubernetes.io/job-name": "j"}, "ownerReferences": owner},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        })
+    };
+    run.cluster.create(pod("stray", json!([])));
+    run.cluster.create(pod("gone", json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "k", "uid": "k", "controller": true}])));
+    let plan = run.cluster.run(&JobController, &Key::new("a", "j"), &mut run.memory);
+    assert!(plan.operations.iter().any(|operation| matches!(operation, Operation::Create { .. })), "{plan:?}");
+    let held = |run: &Run, name: &str| run.cluster.get(&PODS, "a", name)["metadata"]["finalizers"].is_array();
+    assert_eq!((held(&run, "stray"), held(&run, "gone")), (false, true));
+    run.cluster.settle(&JobController, &Key::new("a", "k"), &mut run.memory);
+    assert!(!held(&run, "gone"), "its own job's key lets it go");
+}
+
+#[test]
 fn a_job_of_another_manager_is_let_be() {
     let mut run = Run::new(json!({"managedBy": "example.com/queue"}));
     run.settle();
