@@ -23,7 +23,7 @@ use super::policies::{self, Verdict};
 use super::{JOBS, PODS, condition, finished, pods, tracking};
 use crate::core::pod::state;
 use crate::owned::{Claim, claim_with_finalizer, controller_of, matches, selector, without_finalizer};
-use crate::plan::{EventNote, EventType, MAX_OPERATIONS, Operation, Plan};
+use crate::plan::{EventNote, EventType, MAX_OPERATIONS, Plan};
 use crate::reconciler::{Context, Reconciler, Trigger, group_of};
 use crate::time::{api_time, timestamp};
 use crate::validation::{items, text};

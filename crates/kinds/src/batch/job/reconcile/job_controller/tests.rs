@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::plan::Operation;
 use crate::reconciler::testing::Cluster;
 
 struct Run {
