@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use wheelhouse_base::{ClusterId, HostName};
 use wheelhouse_fleet::host::Patience;
+use wheelhouse_replication::PARK_AFTER;
 
 /// Runs replicas of hosted control planes.
 #[derive(Clone, Debug, Parser)]
@@ -101,6 +102,9 @@ pub struct Run {
     /// Leaders run no scheduler.
     #[arg(long)]
     pub no_scheduler: bool,
+    /// Seconds without writes after which a cluster's Raft rests; 0: never.
+    #[arg(long, default_value_t = PARK_AFTER.as_secs())]
+    pub park_after_seconds: u64,
     /// Seconds that leaderships and connections get to leave after SIGTERM.
     #[arg(long, default_value_t = 10)]
     pub drain_seconds: u64,
@@ -119,6 +123,10 @@ pub struct Run {
 }
 
 impl Run {
+    pub fn park_after(&self) -> Option<Duration> {
+        (self.park_after_seconds > 0).then(|| Duration::from_secs(self.park_after_seconds))
+    }
+
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }

@@ -92,7 +92,7 @@ impl LeaderContext {
         }
     }
 
-    /// Controllers, scheduler and the expiry of leases, for as long as they are polled.
+    /// Controllers and scheduler, for as long as they are polled.
     async fn control(&self) {
         let mut controllers = self.controllers();
         let scheduler =
@@ -105,9 +105,8 @@ impl LeaderContext {
                 None => drop(views),
             }
         };
-        let store: Arc<dyn Store> = Arc::new(self.replica.store.clone());
-        let leases = wheelhouse_etcd::full(store, crate::etcd::identity(&self.replica.id)).expiry;
-        tokio::join!(running, scheduling, leases.run());
+        // Leases end by the store itself.
+        tokio::join!(running, scheduling);
     }
 
     fn is_system(&self) -> bool {

@@ -14,7 +14,7 @@ use wheelhouse_controllers::Selection;
 use wheelhouse_fleet::cluster::Settings;
 use wheelhouse_fleet::host::Patience;
 use wheelhouse_kinds::fleet::{ControlPlaneReplica, GROUP, Host as HostObject, SYSTEM_NAMESPACE, VERSION};
-use wheelhouse_replication::{GroupManager, HostDisk, HostParts as ReplicationParts};
+use wheelhouse_replication::{GroupManager, HostDisk, HostParts as ReplicationParts, Limits};
 use wheelhouse_runtime::status_server::{self, Page};
 use wheelhouse_runtime::{Metrics, Tasks, shutdown, tls};
 
@@ -71,7 +71,7 @@ pub async fn run(flags: &Run) -> anyhow::Result<()> {
         transport: Arc::new(Frames(Arc::clone(&transport))),
         clock: Arc::new(SystemClock),
     };
-    let groups = GroupManager::new(parts);
+    let groups = GroupManager::with_limits(parts, Limits { park_after: flags.park_after(), ..Limits::default() });
     let system = Client::new(SystemTransport::new(directory.clone(), routes.clone(), file.base_domain.clone())).user_agent("wheelhouse-host");
     let host = Host::new(HostParts {
         directory: directory.clone(),

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use wheelhouse_base::HostName;
 use wheelhouse_base::routes::host_server_name;
 use wheelhouse_replication::{FrameReceiver, MAX_FRAME_BYTES, NotSent, PeerTransport};
@@ -39,7 +40,8 @@ const BATCH_BYTES: usize = 256 * 1024;
 /// TCP and TLS on a local network take milliseconds.
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
-/// After a failed connect nothing is tried for so long: below an election timeout, so that a host that is back is found within one.
+/// After a failed connect, or a connection that did not last as long, nothing is tried for so long: below the beats' interval, so that each beat
+/// looks whether a host is back.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// Unacknowledged bytes for so long mean a dead path; Raft has moved on by then, this frees the connection.
@@ -97,8 +99,7 @@ impl MtlsTransport {
         }
     }
 
-    /// Dials, then writes until the connection breaks or the transport stops. The queue goes with the connection.
-    async fn write_to(&self, host: &HostName, queue: &mut mpsc::Receiver<Bytes>) -> io::Result<()> {
+    async fn dial(&self, host: &HostName) -> io::Result<TlsStream<TcpStream>> {
         let known = self.routes.hosts().into_iter().find(|h| h.name == *host);
         let address = known.ok_or_else(|| io::Error::other("the host is not known"))?.peers;
         let name = ServerName::try_from(host_server_name(host, &self.base_domain)).map_err(io::Error::other)?;
@@ -108,15 +109,29 @@ impl MtlsTransport {
             socket2::SockRef::from(&tcp).set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
             TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await
         };
-        let stream = tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| io::ErrorKind::TimedOut)?
+    }
+
+    /// Dials, then writes until the connection breaks or the transport stops. The queue goes with the connection.
+    async fn write_to(&self, host: &HostName, queue: &mut mpsc::Receiver<Bytes>) -> Ended {
+        let stream = match self.dial(host).await {
+            Ok(stream) => stream,
+            Err(error) => return Ended::NotConnected(error),
+        };
         let (mut reader, mut writer) = tokio::io::split(stream);
         let mut nothing = [0; 1];
-        tokio::select! {
+        Ended::Connection(tokio::select! {
             // The other side never writes here: anything readable is its end.
             _ = reader.read(&mut nothing) => Err(io::ErrorKind::ConnectionReset.into()),
             written = write_frames(&mut writer, queue) => written,
-        }
+        })
     }
+}
+
+/// How writing to a host ended.
+enum Ended {
+    NotConnected(io::Error),
+    Connection(io::Result<()>),
 }
 
 async fn write_frames(writer: &mut (impl AsyncWrite + Unpin), queue: &mut mpsc::Receiver<Bytes>) -> io::Result<()> {
@@ -178,16 +193,30 @@ impl PeerTransport for Frames {
 async fn run_writer(transport: Arc<MtlsTransport>, host: HostName, mut queue: mpsc::Receiver<Bytes>, mut stop: Stop) {
     let began = Instant::now();
     let ended = stop.or(transport.write_to(&host, &mut queue)).await;
-    // Later sends begin a new connection; those that were queued are lost, which their callers are told.
-    transport.writers.lock().insert(host.clone(), Writer::Failed(Instant::now()));
+    // Later sends begin a new connection, at once if this one served for a while: whether the host is still there is known by dialling it. Frames
+    // that were queued are lost, which their callers are told.
+    {
+        let mut writers = transport.writers.lock();
+        match &ended {
+            Some(Ended::Connection(_)) if began.elapsed() > BACK_OFF => drop(writers.remove(&host)),
+            _ => drop(writers.insert(host.clone(), Writer::Failed(Instant::now()))),
+        }
+    }
     drop(queue);
-    let Some(ended) = ended else { return };
-    if let Err(error) = ended {
+    let (error, refused) = match ended {
+        None => return,
+        Some(Ended::NotConnected(error)) => (Some(error), true),
+        Some(Ended::Connection(ended)) => (ended.err(), false),
+    };
+    let refused = refused && error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if let Some(error) = error {
         tracing::debug!(%host, %error, after = ?began.elapsed(), "a connection to a host ended");
     }
-    if let Some(receiver) = transport.receiver() {
-        receiver.disconnected(&host);
+    let Some(receiver) = transport.receiver() else { return };
+    if refused {
+        receiver.refused(&host);
     }
+    receiver.disconnected(&host);
 }
 
 #[cfg(test)]

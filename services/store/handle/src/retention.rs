@@ -20,6 +20,11 @@ impl Retention {
     /// How often [`advance`](Self::advance) wants to be called. Calls in between do no harm.
     pub const INTERVAL: Duration = Duration::from_secs(RETAINED_TIME.as_secs() / MARKS as u64);
 
+    /// Whether history over [`RETAINED_REVISIONS`] is there, which [`advance`](Self::advance) will want to drop once it is old enough.
+    pub fn is_pending(revision: Revision, compacted: Revision) -> bool {
+        revision.saturating_sub(RETAINED_REVISIONS) > compacted
+    }
+
     /// Takes note of the newest `revision` and answers the one to compact to, if history older than the window is there.
     pub fn advance(&mut self, now: Timestamp, revision: Revision, compacted: Revision) -> Option<Revision> {
         if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= Self::INTERVAL) {

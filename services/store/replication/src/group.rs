@@ -1,6 +1,6 @@
 //! One running replica: its Raft, its state machine, and what it answers to its peers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,10 +15,12 @@ use wheelhouse_rocks::GroupId;
 use wheelhouse_runtime::Tasks;
 use wheelhouse_store::{CommitError, Leadership, check_size};
 
+use crate::agenda::Agenda;
 use crate::encode;
 use crate::log::Log;
 use crate::machine::{Machine, SnapshotData};
 use crate::outcome::{self, ProposeError};
+use crate::parking::Parking;
 use crate::peers::{Operation, Peers, Refused, Route, Service};
 use crate::propose::{self, Pending};
 use crate::raft_types::{Raft, SnapshotOf};
@@ -37,6 +39,7 @@ pub enum Leader {
 }
 
 pub struct Group {
+    this: Weak<Self>,
     pub id: GroupId,
     pub raft: Raft,
     pub machine: Machine,
@@ -49,6 +52,8 @@ pub struct Group {
     pub reads: mpsc::Sender<read_index::Waiting>,
     pub tasks: Tasks,
     pub maintenance: parking_lot::Mutex<crate::maintain::Memory>,
+    pub parking: Arc<Parking>,
+    pub agenda: Arc<Agenda>,
     incoming: Mutex<Receiving>,
 }
 
@@ -64,12 +69,21 @@ pub struct Queues {
     pub reads: mpsc::Receiver<read_index::Waiting>,
 }
 
+/// What a group gets from its host.
+pub struct HostShares {
+    pub peers: Arc<Peers>,
+    pub parking: Arc<Parking>,
+    pub agenda: Arc<Agenda>,
+}
+
 impl Group {
-    pub fn new(id: GroupId, raft: Raft, machine: Machine, log: Log, peers: Arc<Peers>) -> (Arc<Self>, Queues) {
+    pub fn new(id: GroupId, raft: Raft, machine: Machine, log: Log, host: HostShares) -> (Arc<Self>, Queues) {
+        let HostShares { peers, parking, agenda } = host;
         let (proposals, proposed) = mpsc::channel(propose::WAITING_COMMANDS);
         let (reads, asked) = mpsc::channel(read_index::WAITING_READS);
         let tasks = Tasks::new(format!("replica {id}"));
-        let group = Arc::new(Self {
+        let group = Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             id,
             raft,
             machine,
@@ -81,6 +95,8 @@ impl Group {
             reads,
             tasks,
             maintenance: parking_lot::Mutex::default(),
+            parking,
+            agenda,
             incoming: Mutex::default(),
         });
         (group, Queues { proposals: proposed, reads: asked })
@@ -94,11 +110,13 @@ impl Group {
         self.tasks.spawn("reads", read_index::run(self.clone(), queues.reads, stop()));
         self.tasks.spawn("leadership", observe(self.clone(), stop()));
         self.peers.serve(self.id.clone(), self.clone());
+        self.agenda.now(&self.id);
     }
 
     /// Stops serving, then Raft, then tells the disk the rest.
     pub async fn stop(&self) {
         self.peers.stop_serving(&self.id);
+        self.agenda.at(&self.id, None);
         self.leadership.send_replace(Leadership::default());
         self.machine.hub().stop();
         if let Err(error) = self.raft.shutdown().await {
@@ -110,12 +128,28 @@ impl Group {
         self.machine.disk().close();
     }
 
+    fn this(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
+    }
+
     pub fn is_stopped(&self) -> bool {
         self.machine.hub().is_stopped()
     }
 
     pub fn route(&self, to: ReplicaId) -> Route {
         Route { cluster: self.id.cluster.clone(), from: self.id.replica, to }
+    }
+
+    /// Where its members live.
+    pub fn hosts(&self) -> Vec<HostName> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.membership().nodes().map(|(_, peer)| peer.host.clone()).collect()
+    }
+
+    /// Another replica of the same cluster.
+    pub fn sibling(&self, replica: ReplicaId) -> GroupId {
+        GroupId::new(self.id.cluster.clone(), replica)
     }
 
     pub fn leader(&self) -> Leader {
@@ -145,6 +179,9 @@ impl Group {
             return Err(ProposeError::Failed(CommitError::DiskFull));
         }
         if self.machine.fault().borrow().is_some() {
+            return Err(ProposeError::NotLeader);
+        }
+        if self.leads().is_some() && !self.wake_to_write().await {
             return Err(ProposeError::NotLeader);
         }
         let (tx, rx) = oneshot::channel();
@@ -190,27 +227,36 @@ impl Group {
 
 #[async_trait]
 impl Service for Group {
-    async fn handle(&self, _from: ReplicaId, operation: Operation, body: Bytes) -> Result<Bytes, Refused> {
+    async fn handle(&self, from: ReplicaId, operation: Operation, body: Bytes) -> Result<Bytes, Refused> {
         let malformed = |error: wheelhouse_rocks::codec::DecodeError| {
             tracing::warn!(group = %self.id, ?operation, %error, "a request that makes no sense");
             Refused::Malformed
         };
         let mut w = wheelhouse_rocks::codec::Writer::default();
         match operation {
-            Operation::Append => {
+            Operation::Append | Operation::Probe => {
                 let request = encode::read_append_request(body).map_err(malformed)?;
+                if operation == Operation::Append || !request.entries.is_empty() {
+                    self.wake("the leader is awake");
+                }
                 encode::write_append_response(&mut w, &self.raft.append_entries(request).await.map_err(stopped)?);
             }
             Operation::Vote => {
                 let request = encode::read_vote_request(body).map_err(malformed)?;
+                self.wake("an election");
                 encode::write_vote_response(&mut w, &self.raft.vote(request).await.map_err(stopped)?);
             }
             Operation::PreVote => {
                 let request = encode::read_vote_request(body).map_err(malformed)?;
-                encode::write_vote_response(&mut w, &self.raft.pre_vote(request).await.map_err(stopped)?);
+                let response = match self.this().and_then(|group| group.refuse_pre_vote()) {
+                    Some(refusal) => refusal,
+                    None => self.raft.pre_vote(request).await.map_err(stopped)?,
+                };
+                encode::write_vote_response(&mut w, &response);
             }
             Operation::TransferLeader => {
                 let request = encode::read_transfer_request(body).map_err(malformed)?;
+                self.wake("a hand-over");
                 let response = self.raft.handle_transfer_leader(request).await.map_err(|_| Refused::Stopped)?;
                 encode::write_transfer_response(&mut w, &response);
             }
@@ -225,6 +271,8 @@ impl Service for Group {
                 }
                 return Ok(outcome::encode_answer(&self.propose_here(command).await));
             }
+            Operation::Park => w.bool(self.answer_park(from, body).map_err(malformed)?),
+            Operation::Wake => w.bool(self.answer_wake(body).await.map_err(malformed)?),
             Operation::HasRoom => w.bool(!self.machine.disk().disk().is_low_on_space()),
             Operation::ReadIndex => return Ok(read_index::encode_answer(read_index::index_here(self).await)),
         }
@@ -252,10 +300,17 @@ async fn observe(group: Arc<Group>, mut stop: wheelhouse_runtime::Stop) {
     let mut position = group.machine.position();
     let mut fault = group.machine.fault();
     let mut lapsed = group.lapsed.subscribe();
+    let mut members = None;
     loop {
         let waits_for_own_term = {
             let metrics = metrics.borrow_watched();
+            if std::mem::replace(&mut members, *metrics.membership_config.log_id()) != members {
+                group.peers.members_changed.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
             let term = metrics.vote.leader_id.term;
+            if group.parking.rest().is_some_and(|rest| rest.vote != metrics.vote) {
+                group.wake("another vote");
+            }
             let leader = metrics.current_leader.map(ReplicaId);
             let leads = metrics.state.is_leader() && leader == Some(group.id.replica);
             let healthy = fault.borrow_and_update().is_none() && !*lapsed.borrow_and_update();
@@ -285,4 +340,5 @@ async fn observe(group: Arc<Group>, mut stop: wheelhouse_runtime::Stop) {
     let reason = group.machine.fault().borrow().clone().unwrap_or_else(|| "Raft has stopped".to_owned());
     tracing::error!(group = %group.id, %reason, "this replica is faulted");
     group.machine.set_fault(reason);
+    group.peers.lose(group.id.clone());
 }

@@ -79,11 +79,18 @@ impl Log {
         let looks = if inner.quiet.0 == inner.last { inner.quiet.1.saturating_add(1) } else { 0 };
         inner.quiet = (inner.last, looks);
         if looks == QUIET_LOOKS {
-            while inner.cache.front().is_some_and(|entry| entry.log_id.index <= inner.written) {
-                inner.drop_front();
-            }
-            inner.cache.shrink_to_fit();
+            inner.forget_cache();
         }
+    }
+
+    /// Gives back what is on disk.
+    pub fn forget_cache(&self) {
+        self.inner.lock().forget_cache();
+    }
+
+    /// The newest entry.
+    pub fn last(&self) -> Option<LogId> {
+        self.inner.lock().last
     }
 
     fn read(&self, from: u64, to: u64, max_bytes: usize) -> io::Result<Vec<Entry>> {
@@ -160,6 +167,13 @@ impl Inner {
                 _ => return,
             }
         }
+    }
+
+    fn forget_cache(&mut self) {
+        while self.cache.front().is_some_and(|entry| entry.log_id.index <= self.written) {
+            self.drop_front();
+        }
+        self.cache.shrink_to_fit();
     }
 
     fn drop_front(&mut self) {

@@ -1,5 +1,9 @@
 //! What a group needs now and then, done by one task per host for all groups: tell the disk the rest, shorten the log, and, at the leader,
-//! compact the history and end leases.
+//! compact the history, end leases, and park the group when nothing is left to do.
+//!
+//! An awake group is looked at every [`INTERVAL`]. A parked one is looked at when its next deadline comes, if it has one: its leases' ends, or a
+//! compaction that is still to come. Both make log entries, which wake the group; it parks again afterwards, and once its history is compacted as
+//! far as it may be, an idle group has no deadline any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,10 +77,9 @@ pub async fn look(group: &Arc<Group>, limits: LogLimits, now: Timestamp) {
         group.tasks.spawn("end", async move { drop(failed.raft.shutdown().await) });
         return;
     }
-    group.machine.flush();
-    group.log.look();
-    shorten_log(group, limits).await;
-    group.lapsed.send_if_modified(|lapsed| std::mem::replace(lapsed, quorum_is_silent(group)) != *lapsed);
+    if !group.parking.is_parked() {
+        look_awake(group, limits).await;
+    }
     let Some(term) = group.leads() else {
         group.maintenance.lock().led = None;
         return;
@@ -90,6 +93,18 @@ pub async fn look(group: &Arc<Group>, limits: LogLimits, now: Timestamp) {
     if group.machine.disk().disk().is_low_on_space() && may_hand_over(group) {
         group.tasks.spawn("hand-over", hand_over_to_room(group.clone()));
     }
+    if group.parking.is_parked() {
+        group.agenda.at(&group.id, next_deadline(group));
+    } else {
+        group.park_if_idle();
+    }
+}
+
+async fn look_awake(group: &Group, limits: LogLimits) {
+    group.machine.flush();
+    group.log.look();
+    shorten_log(group, limits).await;
+    group.lapsed.send_if_modified(|lapsed| std::mem::replace(lapsed, quorum_is_silent(group)) != *lapsed);
 }
 
 /// Whether this replica leads and its quorum has not answered for longer than any election takes.
@@ -98,6 +113,17 @@ fn quorum_is_silent(group: &Group) -> bool {
     let metrics = metrics.borrow_watched();
     let alone = metrics.membership_config.membership().voter_ids().count() < 2;
     metrics.state.is_leader() && !alone && metrics.last_quorum_acked.as_ref().is_some_and(|acked| acked.elapsed() > QUORUM_SILENCE)
+        // While it was parked nobody was asked.
+        && group.parking.awake_for() > QUORUM_SILENCE
+}
+
+/// When a parked group is to be looked at; `None` if nothing will be due. Times are this leader's own, so others have none.
+pub fn next_deadline(group: &Group) -> Option<Instant> {
+    group.leads()?;
+    let root = group.machine.hub().snapshot();
+    let memory = group.maintenance.lock();
+    let compaction = Retention::is_pending(root.revision(), root.compacted()).then(|| Instant::now() + Retention::INTERVAL);
+    memory.leases.values().map(|clock| clock.ends).chain(compaction).min()
 }
 
 fn may_hand_over(group: &Group) -> bool {

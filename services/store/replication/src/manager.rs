@@ -2,22 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use wheelhouse_base::{Clock, ClusterId, HostName, ReplicaId};
 use wheelhouse_rocks::{DataKey, DiskError, Expect, GroupId, HostDisk, OpenGroupError};
 use wheelhouse_runtime::Tasks;
 
+use crate::agenda::Agenda;
+use crate::beats::Judged;
 use crate::blocking::blocking;
-use crate::group::Group;
+use crate::group::{Group, HostShares};
+use crate::liveness::Verdict;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::maintain::{self, LogLimits};
 use crate::network::Network;
+use crate::parking::{PARK_AFTER, Parking};
 use crate::peers::Peers;
 use crate::raft_types::{Peer, Raft};
 use crate::store::ReplicatedStore;
@@ -43,6 +49,20 @@ pub struct HostParts {
     pub transport: Arc<dyn PeerTransport>,
     /// For the retention of history only.
     pub clock: Arc<dyn Clock>,
+}
+
+/// What may be other than usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub log: LogLimits,
+    /// How long nothing is written before a group parks; `None` never.
+    pub park_after: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { log: LogLimits::default(), park_after: Some(PARK_AFTER) }
+    }
 }
 
 /// A replica to start.
@@ -97,7 +117,8 @@ pub struct GroupManager {
     disk: Arc<HostDisk>,
     peers: Arc<Peers>,
     clock: Arc<dyn Clock>,
-    log: LogLimits,
+    limits: Limits,
+    agenda: Arc<Agenda>,
     groups: Mutex<BTreeMap<GroupId, Arc<Group>>>,
     tasks: Tasks,
 }
@@ -105,22 +126,24 @@ pub struct GroupManager {
 impl GroupManager {
     /// Must be called inside a tokio runtime.
     pub fn new(parts: HostParts) -> Arc<Self> {
-        Self::with_log_limits(parts, LogLimits::default())
+        Self::with_limits(parts, Limits::default())
     }
 
-    /// With logs of another length than usual. Must be called inside a tokio runtime.
-    pub fn with_log_limits(parts: HostParts, log: LogLimits) -> Arc<Self> {
+    /// With other limits than usual. Must be called inside a tokio runtime.
+    pub fn with_limits(parts: HostParts, limits: Limits) -> Arc<Self> {
         let tasks = Tasks::new(format!("replication on {}", parts.host));
         let peers = Peers::new(parts.transport, tasks.clone());
         let HostParts { host, disk, clock, .. } = parts;
-        let manager = Arc::new(Self { host, disk, peers, clock, log, groups: Mutex::default(), tasks });
+        let manager = Arc::new(Self { host, disk, peers, clock, limits, agenda: Arc::default(), groups: Mutex::default(), tasks });
+        let judged: Arc<dyn Judged> = manager.clone();
+        manager.peers.tell(Arc::downgrade(&judged));
         let (weak, mut stop) = (Arc::downgrade(&manager), manager.tasks.stop_signal());
         manager.tasks.spawn("maintenance", async move {
             while stop.or(tokio::time::sleep(maintain::INTERVAL)).await.is_some() {
                 let Some(manager) = weak.upgrade() else { return };
-                let groups: Vec<_> = manager.groups.lock().values().cloned().collect();
-                for group in groups {
-                    maintain::look(&group, manager.log, manager.clock.now()).await;
+                manager.want_hosts();
+                for group in manager.due() {
+                    maintain::look(&group, manager.limits.log, manager.clock.now()).await;
                 }
             }
         });
@@ -139,11 +162,13 @@ impl GroupManager {
             Start::Resume | Start::ResumeFounder { .. } => Expect::Existing,
         };
         let (machine, log) = blocking(|| self.open(&id, spec.key, expect))?;
-        let network = Network { peers: self.peers.clone(), cluster: id.cluster.clone(), replica: id.replica };
-        let raft = Raft::new(id.replica.0, config(&id, self.log), network, log.clone(), machine.clone())
+        let parking = Arc::new(Parking::new(self.limits.park_after));
+        let network = Network { peers: self.peers.clone(), cluster: id.cluster.clone(), replica: id.replica, parking: parking.clone() };
+        let raft = Raft::new(id.replica.0, config(&id, self.limits.log), network, log.clone(), machine.clone())
             .await
             .map_err(|e| StartError::Raft(e.to_string()))?;
-        let (group, queues) = Group::new(id.clone(), raft, machine, log, self.peers.clone());
+        let (group, queues) =
+            Group::new(id.clone(), raft, machine, log, HostShares { peers: self.peers.clone(), parking, agenda: self.agenda.clone() });
         group.run(queues);
         if let Some(voters) = founding {
             match group.raft.initialize(voters).await {
@@ -156,6 +181,7 @@ impl GroupManager {
             }
         }
         self.groups.lock().insert(id, group.clone());
+        self.peers.members_changed.store(true, Ordering::Relaxed);
         Ok(ReplicatedStore { group })
     }
 
@@ -173,6 +199,7 @@ impl GroupManager {
         let group = self.groups.lock().remove(id);
         if let Some(group) = group {
             group.stop().await;
+            self.peers.members_changed.store(true, Ordering::Relaxed);
         }
     }
 
@@ -200,6 +227,29 @@ impl GroupManager {
         self.tasks.stop(STOP_GRACE).await;
     }
 
+    fn all(&self) -> Vec<Arc<Group>> {
+        self.groups.lock().values().cloned().collect()
+    }
+
+    /// Who is looked at in this turn: those who are awake or whose deadline has come, and everybody when something is wrong with the disk.
+    fn due(&self) -> Vec<Arc<Group>> {
+        if self.disk.has_failed() || self.disk.is_low_on_space() {
+            return self.all();
+        }
+        let due = self.agenda.due(Instant::now());
+        let groups = self.groups.lock();
+        due.iter().filter_map(|id| groups.get(id).cloned()).collect()
+    }
+
+    /// Tells the failure detector which hosts share a group with this one, if that may have changed.
+    fn want_hosts(&self) {
+        if !self.peers.members_changed.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let hosts = self.all().into_iter().flat_map(|group| group.hosts()).filter(|host| *host != self.host).collect();
+        self.peers.want(hosts);
+    }
+
     pub fn host(&self) -> &HostName {
         &self.host
     }
@@ -222,6 +272,19 @@ impl GroupManager {
             return Err(StartError::NotAFounder);
         }
         Ok(Some(voters.iter().map(|(replica, host)| (replica.0, Peer { host: host.clone() })).collect()))
+    }
+}
+
+impl Judged for GroupManager {
+    fn judged(&self, verdict: Verdict) {
+        match verdict {
+            Verdict::Up { .. } => {}
+            Verdict::Down { host, .. } => self.all().iter().for_each(|group| group.is_gone(&host, None)),
+            Verdict::Lost { host, group: lost } => {
+                let groups = self.all().into_iter().filter(|group| group.id.cluster == lost.cluster);
+                groups.for_each(|group| group.is_gone(&host, Some(lost.replica)));
+            }
+        }
     }
 }
 

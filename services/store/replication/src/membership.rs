@@ -129,6 +129,8 @@ impl ReplicatedStore {
             None => others.max_by_key(|member| member.matched),
         };
         let chosen = chosen.filter(|member| member.matched.is_some()).ok_or(TransferError::NoCandidate)?.replica;
+        group.parking.note();
+        group.wake("a hand-over");
         let mut leadership = group.leadership.subscribe();
         group.raft.trigger().transfer_leader(chosen.0).await.map_err(|_| TransferError::NotLeader)?;
         let moved = leadership.wait_for(|leadership| leadership.leader.is_some_and(|leader| leader != group.id.replica));
@@ -177,6 +179,9 @@ impl Group {
 
     async fn change(&self, change: ChangeMembers<u64, Peer>) -> Result<(), MembershipError> {
         self.require_leader()?;
+        if !self.wake_to_write().await {
+            return Err(MembershipError::Unknown("no quorum answers".to_owned()));
+        }
         let raft: &Raft = &self.raft;
         let changed = match tokio::time::timeout(CHANGE_DEADLINE, raft.change_membership(change, true)).await {
             Ok(changed) => changed,

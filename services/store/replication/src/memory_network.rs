@@ -63,7 +63,10 @@ impl MemoryNetwork {
             wires.receivers.remove(host);
             wires.receivers.values().filter_map(Weak::upgrade).collect()
         };
-        others.iter().for_each(|other| other.disconnected(host));
+        for other in others {
+            other.disconnected(host);
+            other.refused(host);
+        }
     }
 
     fn wire(&self, from: &HostName, to: &HostName) -> mpsc::Sender<(Instant, Bytes)> {

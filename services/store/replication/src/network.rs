@@ -15,6 +15,7 @@ use wheelhouse_rocks::codec::{DecodeError, Writer};
 
 use crate::encode;
 use crate::machine::SnapshotData;
+use crate::parking::Parking;
 use crate::peers::{CallError, Operation, Peers, Route};
 use crate::raft_types::{
     AppendRequest, AppendResponse, Peer, SnapshotOf, TransferRequest, TransferResponse, TypeConfig, Vote, VoteRequest, VoteResponse,
@@ -33,6 +34,7 @@ pub struct Network {
     pub peers: Arc<Peers>,
     pub cluster: ClusterId,
     pub replica: ReplicaId,
+    pub parking: Arc<Parking>,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -40,7 +42,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
     async fn new_client(&mut self, target: u64, node: &Peer) -> Link {
         let route = Route { cluster: self.cluster.clone(), from: self.replica, to: ReplicaId(target) };
-        Link { peers: self.peers.clone(), host: node.host.clone(), route }
+        Link { peers: self.peers.clone(), host: node.host.clone(), route, parking: self.parking.clone() }
     }
 }
 
@@ -49,11 +51,17 @@ pub struct Link {
     peers: Arc<Peers>,
     host: HostName,
     route: Route,
+    parking: Arc<Parking>,
 }
 
 type RpcError = RPCError<TypeConfig>;
 
 impl Link {
+    fn append(&self, request: &AppendRequest, timeout: Duration) -> impl Future<Output = Result<Bytes, RpcError>> + Send + use<> {
+        let operation = if self.parking.is_quiet() { Operation::Probe } else { Operation::Append };
+        self.call(operation, &|w| encode::write_append_request(w, request), timeout)
+    }
+
     /// Begins a call now; the future waits for the answer.
     fn call(
         &self,
@@ -83,7 +91,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
     type SnapshotData = SnapshotData;
 
     async fn append_entries(&mut self, rpc: AppendRequest, option: RPCOption) -> Result<AppendResponse, RpcError> {
-        let answer = self.call(Operation::Append, &|w| encode::write_append_request(w, &rpc), option.hard_ttl()).await?;
+        let answer = self.append(&rpc, option.hard_ttl()).await?;
         encode::read_append_response(answer).map_err(malformed)
     }
 
@@ -100,7 +108,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         let answers = input.map(move |request| {
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-            let answer = link.call(Operation::Append, &|w| encode::write_append_request(w, &request), APPEND_TIMEOUT);
+            let answer = link.append(&request, APPEND_TIMEOUT);
             async move {
                 let answer = encode::read_append_response(answer.await?).map_err(malformed)?;
                 if answer.is_conflict() && prev.is_none() {

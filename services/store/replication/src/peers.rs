@@ -3,6 +3,7 @@
 //! ```text
 //! frame = version (1) | 1 request | call id | cluster | to | from | operation | body
 //!       = version (1) | 2 answer  | call id | status | body
+//!       = version (1) | 3 beat    | (`liveness`)
 //! ```
 //!
 //! One connection per pair of hosts carries the calls of all groups. Calls from one host are begun in the order in which they arrive and
@@ -10,8 +11,8 @@
 //! ([`CallError::NotDone`]) from what may have ([`CallError::Unknown`]).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,16 +21,20 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use wheelhouse_base::{ClusterId, HostName, ReplicaId};
 use wheelhouse_rocks::GroupId;
 use wheelhouse_rocks::codec::{DecodeError, Reader, Writer};
 use wheelhouse_runtime::Tasks;
 
-use crate::transport::{FrameReceiver, PeerTransport};
+use crate::beats::{self, Judged};
+use crate::liveness::{Beat, Detector};
+use crate::transport::{FrameReceiver, NotSent, PeerTransport};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
+pub(crate) const BEAT: u8 = 3;
 
 /// Requests of one host that are being handled at most; more wait.
 const RUNNING_REQUESTS: usize = 4096;
@@ -52,10 +57,16 @@ pub enum Operation {
     ReadIndex,
     /// Whether the other host's disk has room for writes.
     HasRoom,
+    /// An append of a leader that is parked or about to be: without entries it wakes nobody.
+    Probe,
+    /// A leader asks a member to park with it (`rest`).
+    Park,
+    /// A member asks its leader to wake and confirm that it leads (`rest`).
+    Wake,
 }
 
 impl Operation {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -66,6 +77,9 @@ impl Operation {
         Self::Propose,
         Self::ReadIndex,
         Self::HasRoom,
+        Self::Probe,
+        Self::Park,
+        Self::Wake,
     ];
 
     fn code(self) -> u8 {
@@ -133,12 +147,16 @@ impl Refused {
 
 /// One host's calls to and from all others.
 pub struct Peers {
-    transport: Arc<dyn PeerTransport>,
+    pub(crate) transport: Arc<dyn PeerTransport>,
     tasks: Tasks,
     next_call: AtomicU64,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
     services: RwLock<HashMap<GroupId, Arc<dyn Service>>>,
     inboxes: Mutex<HashMap<HostName, mpsc::Sender<Request>>>,
+    pub(crate) detector: Mutex<Detector>,
+    pub(crate) judged: OnceLock<Weak<dyn Judged>>,
+    /// Some group's members may be others than when the detector was told last.
+    pub members_changed: AtomicBool,
     this: Weak<Self>,
 }
 
@@ -163,10 +181,15 @@ impl Peers {
             waiting: Mutex::default(),
             services: RwLock::default(),
             inboxes: Mutex::default(),
+            // No other process of this host has drawn the same.
+            detector: Mutex::new(Detector::new(rand::random(), Instant::now())),
+            judged: OnceLock::new(),
+            members_changed: AtomicBool::new(false),
             this: this.clone(),
         });
         let receiver: Arc<dyn FrameReceiver> = peers.clone();
         transport.attach(Arc::downgrade(&receiver));
+        peers.tasks.spawn("beats", beats::run(peers.this.clone(), peers.tasks.stop_signal()));
         peers
     }
 
@@ -176,6 +199,18 @@ impl Peers {
 
     pub fn stop_serving(&self, group: &GroupId) {
         self.services.write().remove(group);
+        self.lose(group.clone());
+    }
+
+    /// Tells those who wait for `host` that no answer will come.
+    pub(crate) fn forget_calls(&self, host: &HostName, why: &'static str) {
+        let lost: Vec<_> = {
+            let mut waiting = self.waiting.lock();
+            waiting.extract_if(.., |_, waiting| waiting.host == *host).map(|(_, waiting)| waiting).collect()
+        };
+        for waiting in lost {
+            let _ = waiting.answer.send(Err(CallError::Unknown(why)));
+        }
     }
 
     /// Sends a request, at once and in the order of the calls; the future waits for its answer.
@@ -200,7 +235,9 @@ impl Peers {
         let (tx, rx) = oneshot::channel();
         // Waited for before it is sent: the answer may be quick.
         self.waiting.lock().insert(call, Waiting { host: host.clone(), answer: tx });
-        let sent = self.transport.send(host, w.finish());
+        let is_request = matches!(operation, Operation::Propose | Operation::ReadIndex);
+        // Raft's own messages go on trying; a client's request is answered sooner by another replica.
+        let sent = if is_request && self.detector.lock().is_down(host) { Err(NotSent) } else { self.transport.send(host, w.finish()) };
         let forget = Forget { peers: self.this.clone(), call };
         async move {
             let _forget = forget;
@@ -255,6 +292,11 @@ impl Peers {
                     let _ = waiting.answer.send(answer);
                 }
             }
+            BEAT => {
+                let beat = Beat::read(r.rest())?;
+                let verdicts = self.detector.lock().heard(Instant::now(), from, beat);
+                self.judge(verdicts);
+            }
             other => return Err(DecodeError::Unknown { what: "kind of frame", value: u64::from(other) }),
         }
         Ok(())
@@ -281,13 +323,14 @@ impl FrameReceiver for Peers {
     }
 
     fn disconnected(&self, host: &HostName) {
-        let lost: Vec<_> = {
-            let mut waiting = self.waiting.lock();
-            waiting.extract_if(.., |_, waiting| waiting.host == *host).map(|(_, waiting)| waiting).collect()
-        };
-        for waiting in lost {
-            let _ = waiting.answer.send(Err(CallError::Unknown("the connection broke")));
-        }
+        self.forget_calls(host, "the connection broke");
+        // Connects again: if nobody listens there, this is how it is known at once.
+        self.beat(host);
+    }
+
+    fn refused(&self, host: &HostName) {
+        let verdicts = self.detector.lock().refused(host);
+        self.judge(verdicts);
     }
 }
 

@@ -50,7 +50,7 @@ pub async fn run(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>, mut stop
     }
 }
 
-async fn ask(group: &Group) -> Result<u64, ReadError> {
+async fn ask(group: &Arc<Group>) -> Result<u64, ReadError> {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     let mut leadership = group.leadership.subscribe();
     loop {
@@ -71,6 +71,7 @@ async fn ask(group: &Group) -> Result<u64, ReadError> {
             }
             Leader::Nobody => {}
         }
+        group.leader_unreachable();
         if tokio::time::Instant::now() >= deadline {
             return Err(ReadError::Unavailable);
         }

@@ -64,6 +64,11 @@ impl ReplicatedStore {
         self.group.machine.fault()
     }
 
+    /// Whether its group rests: nothing was written for a while, and no Raft timer runs.
+    pub fn is_parked(&self) -> bool {
+        self.group.parking.is_parked()
+    }
+
     /// The first broken invariant of this replica's state. Reads everything: for tests.
     pub fn check(&self) -> Result<(), String> {
         self.group.machine.check()
@@ -81,8 +86,13 @@ impl ReplicatedStore {
             };
             match answer {
                 Ok(outcome) => return Ok(outcome),
-                Err(ProposeError::Failed(error)) => return Err(error),
-                Err(ProposeError::NotLeader) => {}
+                Err(ProposeError::Failed(error)) => {
+                    if matches!(error, CommitError::Unknown(_)) {
+                        self.group.leader_unreachable();
+                    }
+                    return Err(error);
+                }
+                Err(ProposeError::NotLeader) => self.group.leader_unreachable(),
             }
             if self.group.is_stopped() {
                 return Err(CommitError::Stopped);

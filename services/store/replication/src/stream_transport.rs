@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Frames that wait are written together, so a busy connection makes few system calls and few TLS records. Both sides send something at
-//! least every half second; silence for two seconds means that the other host is gone, and the connection is dropped. That is the one
-//! failure detector per pair of hosts.
+//! least every half second; silence for two seconds means that the connection is of no use, and it is dropped.
 //!
 //! If both dial at once there are two connections for a while. Each side sends on the one that the host with the lesser name dialled, and
 //! reads both, so nothing is lost; the other one falls silent and ends.
@@ -151,7 +150,14 @@ impl StreamTransport {
         self.tasks.spawn("peer-dialled", async move {
             let ended = match tokio::time::timeout(CONNECT_TIMEOUT, transport.dial.dial(&host)).await {
                 Ok(Ok(io)) => transport.carry(&host, io, frames).await,
-                Ok(Err(error)) => error,
+                Ok(Err(error)) => {
+                    if error.kind() == io::ErrorKind::ConnectionRefused
+                        && let Some(receiver) = transport.receiver.get().and_then(Weak::upgrade)
+                    {
+                        receiver.refused(&host);
+                    }
+                    error
+                }
                 Err(_) => io::ErrorKind::TimedOut.into(),
             };
             transport.end(&host, connection, &ended);

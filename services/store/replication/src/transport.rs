@@ -17,12 +17,15 @@ pub trait PeerTransport: Send + Sync + 'static {
     fn send(&self, to: &HostName, frame: Bytes) -> Result<(), NotSent>;
 }
 
-/// Takes what arrives. Neither method blocks.
+/// Takes what arrives. No method blocks.
 pub trait FrameReceiver: Send + Sync + 'static {
     fn received(&self, from: &HostName, frame: Bytes);
 
     /// The connection broke: frames sent before and not answered yet may be lost.
     fn disconnected(&self, host: &HostName);
+
+    /// Nobody listens at the host's address: its process is gone. Only where that is certain; a host that does not answer is not refused.
+    fn refused(&self, host: &HostName);
 }
 
 /// One frame at most: a value of the largest size in a forwarded transaction, or a snapshot's part, with room for what surrounds it.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use wheelhouse_base::{ClusterId, HostName, ManualClock, ReplicaId};
 use wheelhouse_mvcc::{Command, Outcome, Txn};
 use wheelhouse_replication::{
-    DataKey, GroupId, GroupManager, HostParts, LogLimits, MembershipError, MemoryNetwork, ReplicaSpec, ReplicaState, ReplicatedStore, Role, Start,
-    StartError,
+    DataKey, GroupId, GroupManager, HostParts, Limits, LogLimits, MembershipError, MemoryNetwork, ReplicaSpec, ReplicaState, ReplicatedStore, Role,
+    Start, StartError,
 };
 use wheelhouse_rocks::{HostDisk, MemoryDisk};
 use wheelhouse_store::Store;
@@ -35,7 +35,7 @@ impl World {
     fn manager(&self, i: usize) -> Arc<GroupManager> {
         let transport = self.network.host(host(i));
         let parts = HostParts { host: host(i), disk: HostDisk::simulated(&self.disks[i]), transport, clock: Arc::new(ManualClock::default()) };
-        GroupManager::with_log_limits(parts, LogLimits { entries: 100, kept: 20 })
+        GroupManager::with_limits(parts, Limits { log: LogLimits { entries: 100, kept: 20 }, ..Limits::default() })
     }
 
     fn spec(&self, i: usize, start: Start) -> ReplicaSpec {
@@ -349,4 +349,46 @@ async fn a_founder_that_was_stopped_at_once_founds_later_and_only_once() {
     lost.cluster = world.cluster.clone();
     let refused = lost.manager(0).start(lost.spec(0, again)).await;
     assert!(matches!(refused, Err(StartError::Lost(_))));
+}
+
+/// How long until the others take a write after the leader's host was taken away.
+async fn gap_after(take_away: impl Fn(&World, usize, &[Arc<GroupManager>])) -> Duration {
+    let world = World::new(3);
+    let (managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    let first = leader(&stores).await;
+    // The hosts come to know each other.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    take_away(&world, first, &managers);
+    let began = tokio::time::Instant::now();
+    let other = &stores[(first + 1) % 3];
+    while other.commit(put("/a", "2")).await.is_err() {}
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_leader_is_followed_at_once_and_a_silent_one_within_a_second() {
+    let killed = gap_after(|world, leader, _| world.network.down(&host(leader))).await;
+    assert!(killed <= Duration::from_millis(200), "{killed:?}");
+    let silent = gap_after(|world, leader, _| {
+        for other in (0..3).filter(|other| *other != leader) {
+            world.network.cut(&host(leader), &host(other));
+            world.network.cut(&host(other), &host(leader));
+        }
+    });
+    let silent = silent.await;
+    assert!(silent <= Duration::from_secs(1), "{silent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_replica_ended_on_a_living_host_is_followed_at_once() {
+    let world = World::new(3);
+    let (managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    let first = leader(&stores).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    managers[first].stop(&world.id(first)).await;
+    let began = tokio::time::Instant::now();
+    stores[(first + 1) % 3].commit(put("/a", "2")).await.unwrap();
+    assert!(began.elapsed() <= Duration::from_millis(200), "{:?}", began.elapsed());
 }

@@ -50,6 +50,7 @@ impl Dial for From {
 enum Heard {
     Frame(HostName, Bytes),
     Disconnected(HostName),
+    Refused(HostName),
 }
 
 struct Ear(mpsc::UnboundedSender<Heard>);
@@ -61,6 +62,10 @@ impl FrameReceiver for Ear {
 
     fn disconnected(&self, host: &HostName) {
         let _ = self.0.send(Heard::Disconnected(host.clone()));
+    }
+
+    fn refused(&self, host: &HostName) {
+        let _ = self.0.send(Heard::Refused(host.clone()));
     }
 }
 
@@ -86,7 +91,15 @@ impl End {
     async fn frame(&mut self) -> (HostName, Bytes) {
         match self.heard.recv().await.unwrap() {
             Heard::Frame(from, frame) => (from, frame),
-            Heard::Disconnected(host) => panic!("{host} is gone"),
+            Heard::Disconnected(host) | Heard::Refused(host) => panic!("{host} is gone"),
+        }
+    }
+
+    async fn refused(&mut self) -> HostName {
+        loop {
+            if let Heard::Refused(host) = self.heard.recv().await.unwrap() {
+                return host;
+            }
         }
     }
 
@@ -94,6 +107,7 @@ impl End {
         match self.heard.recv().await.unwrap() {
             Heard::Disconnected(host) => host,
             Heard::Frame(_, frame) => panic!("a frame of {} bytes", frame.len()),
+            Heard::Refused(host) => panic!("{host} refused"),
         }
     }
 
@@ -140,6 +154,7 @@ async fn an_idle_connection_stays_and_a_dead_host_is_noticed_and_found_again() {
     }
     let tries = pipes.dialled.lock().unwrap().len() - before;
     assert!((5..=20).contains(&tries), "{tries} tries in 10 s");
+    assert_eq!(a.refused().await, host("host-b"), "its process is gone");
     let mut b = End::new("host-b", &pipes);
     a.send("host-b", "again").await;
     while b.frame().await.1 != "again" {}

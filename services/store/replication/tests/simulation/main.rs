@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod oracle;
+mod parking;
 mod world;
 
 use std::ops::Range;
@@ -27,6 +28,20 @@ fn histories_are_linearizable_under_faults() {
         let hosts = if seed % 3 == 2 { 5 } else { 3 };
         let report = runtime.block_on(world::run(seed, hosts));
         match report {
+            Ok(summary) => println!("seed {seed}: {summary}"),
+            Err(broken) => panic!("seed {seed}: {broken}"),
+        }
+    }
+}
+
+/// Fewer of the others' seeds: one is fifty groups.
+#[test]
+fn groups_rest_wake_and_keep_their_terms() {
+    let seeds = if std::env::var_os("WHEELHOUSE_SEEDS").is_some() { seeds() } else { 0..3 };
+    for seed in seeds {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        wheelhouse_replication::seed(seed);
+        match runtime.block_on(parking::run(seed)) {
             Ok(summary) => println!("seed {seed}: {summary}"),
             Err(broken) => panic!("seed {seed}: {broken}"),
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use wheelhouse_base::{ClusterId, HostName, ManualClock, ReplicaId};
 use wheelhouse_history::{Claim, Mark, Read, Step, Write, WriteResult};
 use wheelhouse_mvcc::{Command, Fence, KeyRange, Outcome, Snapshot, Txn};
-use wheelhouse_replication::{DataKey, GroupManager, HostParts, LogLimits, MemoryNetwork, ReplicaSpec, ReplicatedStore, Start};
+use wheelhouse_replication::{DataKey, GroupManager, HostParts, Limits, LogLimits, MemoryNetwork, ReplicaSpec, ReplicatedStore, Start};
 use wheelhouse_rocks::{HostDisk, MemoryDisk};
 use wheelhouse_store::{CommitError, Store};
 
@@ -24,7 +24,7 @@ const KEYS: usize = 5;
 /// How long trouble lasts, in virtual time.
 const TROUBLE: Duration = Duration::from_secs(30);
 /// Short, so that replicas that were away need snapshots.
-const LOG: LogLimits = LogLimits { entries: 40, kept: 10 };
+const LIMITS: Limits = Limits { log: LogLimits { entries: 40, kept: 10 }, park_after: None };
 /// How long a healed group may take until every replica answers.
 const RECOVERY: Duration = Duration::from_secs(60);
 
@@ -102,7 +102,7 @@ impl World {
         };
         let transport = self.network.host(name.clone());
         let parts = HostParts { host: name, disk: HostDisk::simulated(&disk), transport, clock: Arc::new(ManualClock::default()) };
-        let manager = GroupManager::with_log_limits(parts, LOG);
+        let manager = GroupManager::with_limits(parts, LIMITS);
         let spec = ReplicaSpec { cluster: self.cluster.clone(), replica: ReplicaId(i as u64), key: self.key.clone(), start };
         let store = manager.start(spec).await.map_err(|e| format!("host {i} does not start: {e}"))?;
         self.hosts.borrow_mut()[i].running = Some(Running { manager, store: store.clone() });
