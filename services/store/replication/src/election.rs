@@ -79,6 +79,7 @@ impl Succession {
     }
 
     async fn run(self, group: &Group) {
+        group.parking.lost_leader();
         // A transfer to a replica that does not take it: ends this follower's lease of exactly this leadership, and nothing else.
         let ended = TransferRequest::new(self.vote, self.former.0, None);
         if group.raft.handle_transfer_leader(ended).await.is_err() {

@@ -23,7 +23,7 @@ use crate::outcome::{self, ProposeError};
 use crate::parking::Parking;
 use crate::peers::{Operation, Peers, Refused, Route, Service};
 use crate::propose::{self, Pending};
-use crate::raft_types::{Raft, SnapshotOf};
+use crate::raft_types::{AppendResponse, Raft, SnapshotOf};
 use crate::read_index;
 use crate::snapshot::{Answer, Incoming, ReceiveError};
 
@@ -239,7 +239,11 @@ impl Service for Group {
                 if operation == Operation::Append || !request.entries.is_empty() {
                     self.wake("the leader is awake");
                 }
-                encode::write_append_response(&mut w, &self.raft.append_entries(request).await.map_err(stopped)?);
+                let response = self.raft.append_entries(request).await.map_err(stopped)?;
+                if !matches!(response, AppendResponse::HigherVote(_)) {
+                    self.parking.heard_leader();
+                }
+                encode::write_append_response(&mut w, &response);
             }
             Operation::Vote => {
                 let request = encode::read_vote_request(body).map_err(malformed)?;

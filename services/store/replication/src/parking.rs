@@ -42,8 +42,9 @@ pub const PARK_AFTER: Duration = Duration::from_secs(30);
 /// Between two tries to park, when a member was not ready.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// A leader that woke refuses pre-votes for so long, until its quorum's acknowledgements do: the time its voters' leases last.
-const GRACE: Duration = Duration::from_millis(700);
+/// How long a voter that heard its leader refuses pre-votes, and a leader that woke, until its quorum's acknowledgements do. Raft's own lease is as
+/// long, but once a voter has given it up it does not come back in the same term (`election`).
+const LEASE: Duration = Duration::from_millis(700);
 
 /// What a parked replica relies on.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub struct Parking {
     /// Appends without entries are sent so that they wake nobody: while parked, and while the leader asks the others to park.
     quiet: AtomicBool,
     state: Mutex<State>,
+    /// When this follower last heard its leader, unless the leader is held dead since.
+    heard: Mutex<Option<Instant>>,
 }
 
 struct State {
@@ -81,7 +84,7 @@ impl Parking {
     pub fn new(after: Option<Duration>) -> Self {
         let now = Instant::now();
         let state = State { rest: None, activities: 0, active: now, woken: now, try_after: now, trying: false, stale: false };
-        Self { after, quiet: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { after, quiet: AtomicBool::new(false), state: Mutex::new(state), heard: Mutex::default() }
     }
 
     pub fn is_enabled(&self) -> bool {
@@ -184,6 +187,20 @@ impl Parking {
 
     pub fn woke_just_now(&self) -> bool {
         let state = self.state.lock();
-        state.stale && state.woken.elapsed() < GRACE
+        state.stale && state.woken.elapsed() < LEASE
+    }
+
+    /// An append of the leader was accepted.
+    pub fn heard_leader(&self) {
+        *self.heard.lock() = Some(Instant::now());
+    }
+
+    /// The leader is held dead.
+    pub fn lost_leader(&self) {
+        *self.heard.lock() = None;
+    }
+
+    pub fn hears_leader(&self) -> bool {
+        self.heard.lock().is_some_and(|heard| heard.elapsed() < LEASE)
     }
 }

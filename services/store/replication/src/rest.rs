@@ -220,7 +220,8 @@ impl Group {
         let refusal = || VoteResponse::new(self.raft.server_metrics().borrow_watched().vote, self.log.last(), false);
         let Some(rest) = self.parking.rest() else {
             // Its own heartbeats are on their way to the one who asks.
-            return (self.leads().is_some() && self.parking.woke_just_now()).then(refusal);
+            let leads = self.leads().is_some();
+            return (if leads { self.parking.woke_just_now() } else { self.parking.hears_leader() }).then(refusal);
         };
         if rest.at.is_none() {
             self.wake("a member is awake");

@@ -20,7 +20,7 @@ const HOSTS: usize = 3;
 const GROUPS: usize = 50;
 const ROUNDS: usize = 8;
 /// Groups of which something is asked in each round; the others go on resting if they can.
-const ASKED: usize = 8;
+const ASKED: usize = 16;
 const PARK_AFTER: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(2);
 /// Trying to park, electing, and parking after that.
@@ -264,7 +264,8 @@ impl World {
         for _ in 0..ASKED {
             let (group, host) = (rng.random_range(0..GROUPS), rng.random_range(0..HOSTS));
             let Some(store) = self.stores[group][host].clone().filter(|_| self.is_served(group, host, led[group].host)) else { continue };
-            let (write, wait) = (rng.random_bool(0.5), Duration::from_millis(rng.random_range(0..2000)));
+            let wait = if rng.random_bool(0.5) { 0 } else { rng.random_range(0..2000) };
+            let (write, wait) = (rng.random_bool(0.5), Duration::from_millis(wait));
             let number = self.written.get(&group).copied().unwrap_or(0) + 1;
             if write {
                 self.written.insert(group, number);
