@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::async_runtime::watch::WatchReceiver;
+use rand::RngExt;
 use wheelhouse_base::{HostName, ReplicaId};
 use wheelhouse_rocks::codec::{DecodeError, Reader, Writer};
 
@@ -22,6 +23,7 @@ use crate::group::Group;
 use crate::maintain;
 use crate::parking::Rest;
 use crate::peers::Operation;
+use crate::raft_runtime::Runtime;
 use crate::raft_types::{Vote, VoteResponse};
 use crate::read_index;
 
@@ -31,6 +33,10 @@ const PARK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a leader has to confirm that it leads. A round trip; with what follows, a request at a group whose leader is stuck is answered within
 /// two seconds.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// When Raft's own timers may begin elections again after a group woke: not before a living leader's heartbeats have come or the turns of `election`
+/// are through, and at different times, a least one and a spread.
+const ELECT_AFTER_MILLIS: (u64, u64) = (500, 400);
 
 struct Plan {
     vote: Vote,
@@ -45,11 +51,19 @@ impl Group {
     /// Ends the rest, if this replica is parked; answers whether it was.
     pub fn wake(&self, why: &'static str) -> bool {
         let woke = self.parking.wake(|| {
+            // The lease has run out long ago. Members that wake together would all stand in the same moment and none would win.
+            self.raft.runtime_config().elect(false);
             self.raft.runtime_config().tick(true);
             self.agenda.now(&self.id);
         });
         if woke {
             tracing::debug!(group = %self.id, why, "awake");
+            let raft = self.raft.clone();
+            let spread = <Runtime as openraft::AsyncRuntime>::thread_rng().random_range(0..ELECT_AFTER_MILLIS.1);
+            self.tasks.spawn("elect-again", async move {
+                tokio::time::sleep(Duration::from_millis(ELECT_AFTER_MILLIS.0 + spread)).await;
+                raft.runtime_config().elect(true);
+            });
         }
         woke
     }

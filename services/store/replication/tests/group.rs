@@ -392,3 +392,49 @@ async fn a_leader_whose_replica_ended_on_a_living_host_is_followed_at_once() {
     stores[(first + 1) % 3].commit(put("/a", "2")).await.unwrap();
     assert!(began.elapsed() <= Duration::from_millis(200), "{:?}", began.elapsed());
 }
+
+async fn until_parked(stores: &[ReplicatedStore]) {
+    let parked = async {
+        while !stores.iter().all(ReplicatedStore::is_parked) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), parked).await.expect("an idle group parks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_group_parks_reads_leave_it_parked_and_a_write_wakes_it() {
+    let world = World::new(3);
+    let (_managers, stores) = three(&world).await;
+    stores[0].commit(put("/a", "1")).await.unwrap();
+    until_parked(&stores).await;
+    let term = stores[0].leadership().borrow().term;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    for store in &stores {
+        assert_eq!(store.barrier().await.unwrap().get(b"/a").unwrap().value, "1");
+    }
+    assert!(stores.iter().all(ReplicatedStore::is_parked), "reads wake nobody");
+    let began = tokio::time::Instant::now();
+    stores[1].commit(put("/a", "2")).await.unwrap();
+    assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+    assert!(!stores.iter().any(ReplicatedStore::is_parked));
+    until_parked(&stores).await;
+    let lead = leader(&stores).await;
+    stores[lead].transfer_leadership(None).await.unwrap();
+    until_parked(&stores).await;
+    assert_eq!(stores[0].leadership().borrow().term, term + 1, "only the hand-over changed it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_ends_while_its_group_is_parked() {
+    let world = World::new(3);
+    let (_managers, stores) = three(&world).await;
+    stores[0].commit(Command::LeaseGrant { id: 7, ttl_secs: 600 }).await.unwrap();
+    until_parked(&stores).await;
+    tokio::time::sleep(Duration::from_secs(540)).await;
+    assert!(stores.iter().all(ReplicatedStore::is_parked));
+    assert!(stores[0].barrier().await.unwrap().lease(7).is_some());
+    tokio::time::sleep(Duration::from_secs(62)).await;
+    assert!(stores[0].barrier().await.unwrap().lease(7).is_none());
+    until_parked(&stores).await;
+}

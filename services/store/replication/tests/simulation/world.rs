@@ -1,6 +1,6 @@
 //! The hosts, the clients and the trouble.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,11 @@ const KEYS: usize = 5;
 /// How long trouble lasts, in virtual time.
 const TROUBLE: Duration = Duration::from_secs(30);
 /// Short, so that replicas that were away need snapshots.
-const LIMITS: Limits = Limits { log: LogLimits { entries: 40, kept: 10 }, park_after: None };
+const LIMITS: Limits = Limits { log: LogLimits { entries: 40, kept: 10 }, park_after: Some(Duration::from_secs(1)) };
+/// Between what a client asks while nobody writes.
+const LULL_PAUSE: Duration = Duration::from_millis(200);
+/// Longer than a write is waited for.
+const SETTLING: Duration = Duration::from_secs(11);
 /// How long a healed group may take until every replica answers.
 const RECOVERY: Duration = Duration::from_secs(60);
 
@@ -35,6 +39,8 @@ pub struct World {
     cluster: ClusterId,
     pub oracle: RefCell<Oracle>,
     over: RefCell<bool>,
+    /// Until then nobody writes, so that the group parks.
+    lull: Cell<Instant>,
 }
 
 struct Host {
@@ -70,6 +76,7 @@ async fn simulate(seed: u64, count: usize) -> Result<String, String> {
         cluster: ClusterId::from_random(seed),
         oracle: RefCell::default(),
         over: RefCell::new(false),
+        lull: Cell::new(Instant::now()),
     });
     let voters: Vec<_> = (0..count).map(|i| (ReplicaId(i as u64), name(i))).collect();
     for i in 0..count {
@@ -166,6 +173,8 @@ impl World {
 
     /// Every replica's state once all have reached the same revision.
     async fn agree(&self) -> Result<Vec<Snapshot>, String> {
+        // What controllers had proposed is through by then, or given up.
+        sleep(SETTLING).await;
         let give_up = Instant::now() + RECOVERY;
         loop {
             let mut snapshots = Vec::new();
@@ -220,6 +229,9 @@ async fn trouble(world: &Rc<World>, rng: &mut StdRng) -> Result<(), String> {
     let end = Instant::now() + TROUBLE;
     while Instant::now() < end {
         sleep(Duration::from_millis(rng.random_range(100..1500))).await;
+        if rng.random_bool(0.15) {
+            world.lull.set(Instant::now() + Duration::from_millis(rng.random_range(1500..6000)));
+        }
         let i = rng.random_range(0..count);
         let j = (i + rng.random_range(1..count)) % count;
         let (a, b, disk) = {
@@ -288,7 +300,11 @@ async fn client_loop(world: Rc<World>, client: usize, mut rng: StdRng) {
         let host = rng.random_range(0..world.count());
         let Some((store, life)) = world.store(host) else { continue };
         let key = key(rng.random_range(0..KEYS));
-        if rng.random_bool(0.3) {
+        let lull = world.lull.get() > Instant::now();
+        if lull {
+            sleep(LULL_PAUSE).await;
+        }
+        if lull || rng.random_bool(0.3) {
             read(&world, host, life, &store, key).await;
         } else {
             write(&world, host, life, &store, key, format!("{client}-{n}"), &mut rng).await;
@@ -346,6 +362,10 @@ async fn controller_loop(world: Rc<World>, host: usize, life: u64, store: Replic
         let seen = *leadership.borrow_and_update();
         if !seen.here {
             let _ = tokio::time::timeout(Duration::from_millis(200), leadership.changed()).await;
+            continue;
+        }
+        if world.lull.get() > Instant::now() {
+            sleep(LULL_PAUSE).await;
             continue;
         }
         let claim = Claim { holder: host.to_string(), term: seen.term };
