@@ -28,8 +28,9 @@ const TURN: Duration = Duration::from_millis(60);
 /// Keeps a host that takes part in hundreds of groups from starting all their elections in the same moment.
 const SPREAD_MILLIS: u64 = 20;
 
-/// Between two tries of one voter: all have had their turn.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Between two tries of one voter, a least pause and a spread. The voters' verdicts come up to a beat apart, which can undo the order of their turns;
+/// with a fixed pause two that stand at once would do so with every try.
+const PAUSE_MILLIS: (u64, u64) = (120, 160);
 
 /// Then Raft's own timers go on.
 const TRIES: usize = 5;
@@ -85,11 +86,10 @@ impl Succession {
         if group.raft.handle_transfer_leader(ended).await.is_err() {
             return;
         }
-        let spread = <Runtime as openraft::AsyncRuntime>::thread_rng().random_range(0..SPREAD_MILLIS);
-        let mut wait = TURN * self.turn + Duration::from_millis(spread);
+        let mut wait = TURN * self.turn + Duration::from_millis(random(SPREAD_MILLIS));
         for _ in 0..TRIES {
             tokio::time::sleep(wait).await;
-            wait = PAUSE;
+            wait = Duration::from_millis(PAUSE_MILLIS.0 + random(PAUSE_MILLIS.1));
             if self.is_over(group) || group.raft.trigger().elect(true).await.is_err() {
                 return;
             }
@@ -107,4 +107,9 @@ impl Succession {
             Some(_) => self.evidence == Evidence::Host && group.peers.alive(&self.host).is_some(),
         }
     }
+}
+
+/// Below `bound`, from the runtime, whose randomness a simulation can fix.
+pub fn random(bound: u64) -> u64 {
+    <Runtime as openraft::AsyncRuntime>::thread_rng().random_range(0..bound)
 }

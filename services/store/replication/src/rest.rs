@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::async_runtime::watch::WatchReceiver;
-use rand::RngExt;
 use wheelhouse_base::{HostName, ReplicaId};
 use wheelhouse_rocks::codec::{DecodeError, Reader, Writer};
 
@@ -23,7 +22,6 @@ use crate::group::Group;
 use crate::maintain;
 use crate::parking::Rest;
 use crate::peers::Operation;
-use crate::raft_runtime::Runtime;
 use crate::raft_types::{Vote, VoteResponse};
 use crate::read_index;
 
@@ -59,7 +57,7 @@ impl Group {
         if woke {
             tracing::debug!(group = %self.id, why, "awake");
             let raft = self.raft.clone();
-            let spread = <Runtime as openraft::AsyncRuntime>::thread_rng().random_range(0..ELECT_AFTER_MILLIS.1);
+            let spread = election::random(ELECT_AFTER_MILLIS.1);
             self.tasks.spawn("elect-again", async move {
                 tokio::time::sleep(Duration::from_millis(ELECT_AFTER_MILLIS.0 + spread)).await;
                 raft.runtime_config().elect(true);
