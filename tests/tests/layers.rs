@@ -22,7 +22,7 @@ const IMPURE: &[&str] = &["tokio", "hyper", "tonic", "rocksdb", "rustls", "openr
 const LAYERS: &[(u8, &[&str])] = &[
     (0, &["wheelhouse-base", "wheelhouse-schema", "wheelhouse-meta", "wheelhouse-cel"]),
     (1, &["wheelhouse-kinds", "wheelhouse-pki", "wheelhouse-access", "wheelhouse-mvcc"]),
-    (2, &["wheelhouse-runtime", "wheelhouse-client", "wheelhouse-store", "wheelhouse-rocks"]),
+    (2, &["wheelhouse-runtime", "wheelhouse-client", "wheelhouse-store", "wheelhouse-rocks", "wheelhouse-net"]),
     (3, &["wheelhouse-replication", "wheelhouse-etcd", "wheelhouse-controllers"]),
     (
         4,
@@ -34,6 +34,9 @@ const LAYERS: &[(u8, &[&str])] = &[
             "wheelhouse-cli",
             "wheelhouse-tenant-api",
             "wheelhouse-kubelet",
+            "wheelhouse-cni",
+            "wheelhouse-dns",
+            "wheelhouse-proxy",
         ],
     ),
     (5, &["wheelhouse-host", "wheelhouse-node"]),

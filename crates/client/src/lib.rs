@@ -14,6 +14,7 @@ mod error;
 pub mod events;
 pub mod executor;
 mod https;
+pub mod informer;
 pub mod kubeconfig;
 pub mod queue;
 pub mod resources;

@@ -4,7 +4,9 @@
 //! policy.json --objects--> what should be        existing objects --plan--> creates, updates, replacements
 //! ```
 //!
-//! The objects are upstream's of 1.36, as a server of that version lists them. A cluster's administrator may add to them: a start only
+//! The objects are upstream's of 1.36, as a server of that version lists them, and one role of our own (`own.json`): a node's network parts act as the
+//! node, and read what upstream's read as `kube-proxy` and as the network plugin's service account. It lets nodes read all pods, as every plugin
+//! with network policies must: peers are found by the labels and addresses of pods anywhere. A cluster's administrator may add to them: a start only
 //! adds rules and subjects that are missing and never takes any away, and an object annotated
 //! `rbac.authorization.kubernetes.io/autoupdate: "false"` is left alone.
 
@@ -53,9 +55,8 @@ pub struct Operation {
 /// Everything a new cluster gets, cluster-scoped objects first. Shared by all clusters of the process.
 pub fn objects() -> &'static [PolicyObject] {
     static OBJECTS: LazyLock<Vec<PolicyObject>> = LazyLock::new(|| {
-        let entries: Vec<Map<String, Value>> =
-            serde_json::from_str(include_str!("policy.json")).expect("the policy is part of the program and is read in a test");
-        entries.into_iter().map(read).collect()
+        let parse = |text| serde_json::from_str::<Vec<Map<String, Value>>>(text).expect("the policy is part of the program and is read in a test");
+        [include_str!("policy.json"), include_str!("own.json")].into_iter().flat_map(parse).map(read).collect()
     });
     &OBJECTS
 }

@@ -19,7 +19,7 @@ fn all() -> Vec<Value> {
 #[test]
 fn the_policy_is_whole() {
     let count = |kind| objects().iter().filter(|o| o.kind == kind).count();
-    assert_eq!([PolicyKind::ClusterRole, PolicyKind::ClusterRoleBinding, PolicyKind::Role, PolicyKind::RoleBinding].map(count), [70, 51, 7, 7]);
+    assert_eq!([PolicyKind::ClusterRole, PolicyKind::ClusterRoleBinding, PolicyKind::Role, PolicyKind::RoleBinding].map(count), [71, 52, 7, 7]);
     for object in objects() {
         assert_eq!(object.namespace.is_empty(), matches!(object.kind, PolicyKind::ClusterRole | PolicyKind::ClusterRoleBinding), "{}", object.name);
         // Every binding finds its role.
