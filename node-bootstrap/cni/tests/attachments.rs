@@ -75,7 +75,7 @@ fn pods_reach_each_other_and_leave_nothing_behind() {
     assert_eq!(node.namespace.call("10.244.7.3:80", PATIENCE).unwrap(), "b 10.244.7.1");
     assert_eq!(a.call("10.244.7.1:81", PATIENCE).unwrap(), "node 10.244.7.2");
     // What goes to a neighbour passes the node's forwarding, where policies hold: the link alone does not lead there.
-    node.namespace.run("nft", &["-f", "-"], "table ip t { chain f { type filter hook forward priority 0; policy drop; } }");
+    node.namespace.run("nft", &["-f", "-"], "table ip t {\nchain f { type filter hook forward priority 0; policy drop; }\n}");
     assert_eq!(a.call("10.244.7.3:80", SILENCE).unwrap_err().kind(), ErrorKind::TimedOut);
     a.ip("route add 10.244.7.3 dev eth0 scope link");
     assert!(a.call("10.244.7.3:80", SILENCE).is_err());

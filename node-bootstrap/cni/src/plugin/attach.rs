@@ -72,6 +72,11 @@ pub fn ensure_bridge(networks: &[Cidr], mtu: u32) -> Result<(), ProgramError> {
         // Packets between pods leave by the interface they came from, which is no news that senders should hear.
         here.sysctl(&format!("ipv4/conf/{BRIDGE}/send_redirects"), "0")?;
     }
+    // Bridge netfilter would translate a service's address before the bridge looks at it, and then bridge the packet to a port that is isolated. Whoever loads
+    // it switches it on, so this is repeated at every call.
+    for family in ["iptables", "ip6tables"] {
+        here.sysctl(&format!("bridge/bridge-nf-call-{family}"), "0")?;
+    }
     here.sysctl("ipv4/ip_forward", "1")?;
     if networks.iter().any(|network| network.first().is_ipv6()) {
         here.sysctl("ipv6/conf/all/forwarding", "1")?;
