@@ -13,8 +13,9 @@ pub fn all(ca: &str) -> Vec<Arc<dyn AnyReconciler>> {
 /// Every cluster's controllers, in no particular order. `ca` is the PEM of the cluster's CA, `pods` allocates from its pod range.
 pub fn with_pods(ca: &str, pods: NodeIpamController) -> Vec<Arc<dyn AnyReconciler>> {
     use wheelhouse_kinds::certificates::certificatesigningrequest::reconcile as csr;
-    use wheelhouse_kinds::{apiextensions, apps, autoscaling, batch, core, policy, rbac, storage};
+    use wheelhouse_kinds::{apiextensions, apiregistration, apps, autoscaling, batch, core, policy, rbac, storage};
     vec![
+        Arc::new(apiregistration::apiservice::reconcile::AvailableController),
         Arc::new(apiextensions::customresourcedefinition::reconcile::CrdFinalizer),
         Arc::new(apiextensions::customresourcedefinition::reconcile::NamingConditionController),
         Arc::new(apps::deployment::reconcile::DeploymentController),

@@ -150,11 +150,28 @@ pub async fn apply(call: &Call<'_>, mut new: Value, current: &Current, options: 
         also.extend(quotas::charge(call, Operation::Delete, None, Some(old), snapshot)?);
         return Ok(Step::Remove { object: new, also });
     }
-    if stored::encode(&new) == current.record.value {
+    if stored::encode(&new) == current.record.value || only_times_differ(&new, old) {
         return Ok(Step::Unchanged);
     }
     also.extend(quotas::charge(call, Operation::Update, Some(&new), Some(old), snapshot)?);
     Ok(Step::Put { object: new, also })
+}
+
+/// Whether two objects are one but for when their managers last wrote: nobody changed anything, so there is nothing to write.
+fn only_times_differ(new: &Value, old: &Value) -> bool {
+    let entries = |new: &Value, old: &Value| match (new.as_array(), old.as_array()) {
+        (Some(new), Some(old)) => new.len() == old.len() && new.iter().zip(old).all(|(new, old)| same_but(new, old, "time", |_, _| true)),
+        _ => new == old,
+    };
+    let metadata = |new: &Value, old: &Value| same_but(new, old, "managedFields", entries);
+    same_but(new, old, "metadata", metadata)
+}
+
+/// Compares two objects field by field, and one field of them in its own way.
+fn same_but(new: &Value, old: &Value, field: &str, compare: impl Fn(&Value, &Value) -> bool) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return false };
+    let same = |key: &String, value: &Value| old.get(key).is_some_and(|other| if key == field { compare(value, other) } else { value == other });
+    new.len() == old.len() && new.iter().all(|(key, value)| same(key, value))
 }
 
 /// Whether this update takes away the last thing that a deleted object waited for.
@@ -184,5 +201,20 @@ pub fn upstream_key(call: &Call<'_>) -> String {
         format!("/registry/{folder}/{}/{}", call.namespace(), call.name())
     } else {
         format!("/registry/{folder}/{}", call.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_of_nothing_but_times_is_none() {
+        let object = |data: &str, time: &str| json!({"kind": "X", "data": data, "metadata": {"name": "a", "managedFields": [{"manager": "m", "time": time, "fieldsV1": {"f:data": {}}}]}});
+        assert!(only_times_differ(&object("1", "2024-01-01T00:00:01Z"), &object("1", "2024-01-01T00:00:00Z")));
+        assert!(!only_times_differ(&object("2", "2024-01-01T00:00:01Z"), &object("1", "2024-01-01T00:00:00Z")));
+        let mut other = object("1", "2024-01-01T00:00:00Z");
+        other["metadata"]["managedFields"][0]["manager"] = json!("n");
+        assert!(!only_times_differ(&other, &object("1", "2024-01-01T00:00:00Z")));
     }
 }

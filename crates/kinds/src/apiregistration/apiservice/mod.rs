@@ -1,6 +1,7 @@
 //! APIService: a group and version, its place in discovery, and which Service answers for it. One without a Service is answered by this
 //! server itself.
 
+pub mod reconcile;
 mod validate;
 
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceCondition, APIServiceStatus};
