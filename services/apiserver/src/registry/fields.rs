@@ -13,7 +13,6 @@ use crate::request::{Answer, decode};
 use crate::resource::Resource;
 
 const STATUS: &[&[&str]] = &[&["status"]];
-const SPEC_AND_STATUS: &[&[&str]] = &[&["spec"], &["status"]];
 const SPEC: &[&[&str]] = &[&["spec"]];
 const SPEC_AND_STATUS: &[&[&str]] = &[&["spec"], &["status"]];
 const SPEC_AND_CERTIFICATE: &[&[&str]] = &[&["spec"], &["status", "certificate"]];
@@ -106,8 +105,6 @@ fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&
         };
     }
     match subresource {
-        // A request's spec never changes, so nobody needs to own it.
-        "" if resource.is("certificates.k8s.io", "certificatesigningrequests") => SPEC_AND_STATUS,
         "" if resource.subresource("status").is_some() => STATUS,
         "status" if resource.is("apps", "deployments") => SPEC_AND_LABELS,
         "status" if resource.is_custom() || resource.is("apiextensions.k8s.io", "customresourcedefinitions") => METADATA_AND_SPEC,
