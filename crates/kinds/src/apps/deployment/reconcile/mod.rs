@@ -86,7 +86,11 @@ impl Reconciler for DeploymentController {
         if deployment.metadata.deletion_timestamp.is_none() {
             self.step(&rollout, view, cx, &mut plan);
         }
-        progress::update_status(&rollout, view, cx, &mut plan);
+        // A write of the Deployment itself makes the status that was read old: its turn comes with the event of that write.
+        let rewritten = |o: &Operation| matches!(o, Operation::Update { resource, subresource: "", .. } if *resource == DEPLOYMENTS);
+        if !plan.operations.iter().any(rewritten) {
+            progress::update_status(&rollout, view, cx, &mut plan);
+        }
         plan
     }
 }

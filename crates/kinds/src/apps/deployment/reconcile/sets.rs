@@ -152,13 +152,10 @@ pub fn refresh_annotations(rollout: &Rollout<'_>, new: &Arc<ReplicaSet>, plan: &
     let shown = own.max(highest).to_string();
     let deployment = rollout.deployment;
     if annotation(deployment.metadata.annotations.as_ref(), REVISION) != Some(shown.as_str()) {
-        plan.operations.push(Operation::Patch {
-            resource: super::DEPLOYMENTS,
-            key: Key::new(rollout.namespace(), rollout.name()),
-            subresource: "",
-            strategy: crate::plan::PatchStrategy::Merge,
-            patch: json!({"metadata": {"uid": deployment.metadata.uid, "annotations": {REVISION: shown}}}),
-        });
+        // An update: the controller's role has no patch of Deployments.
+        let mut object = serde_json::to_value(deployment).expect("a Deployment is plain data");
+        object["metadata"]["annotations"][REVISION] = json!(shown);
+        plan.operations.push(Operation::Update { resource: super::DEPLOYMENTS, subresource: "", object });
     }
 }
 

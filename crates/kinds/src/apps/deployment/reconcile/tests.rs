@@ -52,9 +52,10 @@ impl Play {
                     for precondition in ["uid", "resourceVersion"] {
                         patch["metadata"].as_object_mut().unwrap().remove(precondition);
                     }
-                    let target = if resource == DEPLOYMENTS { &mut self.deployment } else { self.sets.get_mut(&*key.name).unwrap() };
-                    wheelhouse_meta::patch::merge_value(target, patch);
+                    assert_ne!(resource, DEPLOYMENTS, "the controller's role has no patch of Deployments");
+                    wheelhouse_meta::patch::merge_value(self.sets.get_mut(&*key.name).unwrap(), patch);
                 }
+                Operation::Update { object, subresource: "", .. } => self.deployment["metadata"]["annotations"] = object["metadata"]["annotations"].clone(),
                 Operation::Update { object, .. } => self.deployment["status"] = object["status"].clone(),
                 Operation::Delete { key, .. } => {
                     self.sets.remove(&*key.name);
