@@ -32,6 +32,8 @@ impl Node {
         let child = Command::new(wheelhouse_tests::binary("wheelhouse-node"))
             .args(words)
             .args(["--node-name", "vm-1", "--labels", "example.com/rack=a", "--port", "20250", "--bridge", "whtest0", "--cgroup-root", "/whtest"])
+            // The machine that tests run on may be fuller than a node should be.
+            .args(["--disk-reserve", "1"])
             .args(["--state-dir", &at("state"), "--run-dir", &at("run"), "--log-dir", &at("logs"), "--manifests", &at("manifests")])
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log file"))

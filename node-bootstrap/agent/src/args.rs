@@ -113,6 +113,9 @@ pub struct Node {
     pub resolv_conf: PathBuf,
     #[arg(long, default_value_t = wheelhouse_kubelet::config::MAX_PODS)]
     pub max_pods: u32,
+    /// Per cent of the disk below which pods are evicted.
+    #[arg(long, value_name = "PERCENT", default_value_t = wheelhouse_kubelet::node::eviction::DISK_RESERVE)]
+    pub disk_reserve: u64,
 }
 
 #[derive(Clone, Debug, Args)]

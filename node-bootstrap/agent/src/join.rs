@@ -123,6 +123,7 @@ fn node_file(flags: &Join) -> Result<NodeFile, JoinError> {
         cluster_domain: flags.node.cluster_domain.clone(),
         resolv_conf: flags.node.resolv_conf.clone(),
         max_pods: flags.node.max_pods,
+        disk_reserve: flags.node.disk_reserve,
     })
 }
 

@@ -35,6 +35,7 @@ pub struct NodeFile {
     pub cluster_domain: String,
     pub resolv_conf: PathBuf,
     pub max_pods: u32,
+    pub disk_reserve: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -182,6 +183,7 @@ impl Layout {
             cluster_domain: file.cluster_domain.clone(),
             resolv_conf: file.resolv_conf.clone(),
             max_pods: file.max_pods,
+            disk_reserve: file.disk_reserve,
             port: file.port,
         }
     }

@@ -32,6 +32,8 @@ pub struct KubeletConfig {
     pub cluster_domain: String,
     pub resolv_conf: PathBuf,
     pub max_pods: u32,
+    /// Per cent of the disk, and half as much of its inodes, below which the node is short of it and evicts.
+    pub disk_reserve: u64,
     /// Where the kubelet serves logs, exec and metrics.
     pub port: u16,
 }

@@ -13,9 +13,8 @@ use super::machine::{Memory, Space};
 use super::object::{MEMORY_RESERVE, Pressure};
 use crate::spec::resources::request;
 
-/// `nodefs.available<10%`, `nodefs.inodesFree<5%`.
-const DISK_PERCENT: u64 = 10;
-const INODES_PERCENT: u64 = 5;
+/// `nodefs.available<10%`, and of inodes half as much: upstream's `nodefs.inodesFree<5%`.
+pub const DISK_RESERVE: u64 = 10;
 /// How long a condition is held after the shortage is over, so that pods do not come back into it; upstream's `--eviction-pressure-transition-period`.
 const HOLD: Duration = Duration::from_secs(300);
 
@@ -42,8 +41,8 @@ pub struct Measured {
     pub disk: Space,
 }
 
-/// What is short now.
-pub fn short(measured: &Measured) -> Vec<Resource> {
+/// What is short now; `reserve` is per cent of the disk.
+pub fn short(measured: &Measured, reserve: u64) -> Vec<Resource> {
     let Measured { memory, disk } = measured;
     let mut short = Vec::new();
     // Nothing measured is nothing known.
@@ -51,7 +50,7 @@ pub fn short(measured: &Measured) -> Vec<Resource> {
         short.push(Resource::Memory);
     }
     let below = |left: u64, of: u64, percent: u64| of > 0 && left < of / 100 * percent;
-    if below(disk.available, disk.size, DISK_PERCENT) || below(disk.inodes_free, disk.inodes, INODES_PERCENT) {
+    if below(disk.available, disk.size, reserve) || below(disk.inodes_free, disk.inodes, reserve / 2) {
         short.push(Resource::Disk);
     }
     short
@@ -146,10 +145,10 @@ mod tests {
             memory: Memory { total: 1 << 30, available: 50 << 20 },
             disk: Space { size: 1000, available: 500, inodes: 100, inodes_free: 3 },
         };
-        assert_eq!(short(&measured), [Resource::Memory, Resource::Disk]);
-        assert!(short(&Measured::default()).is_empty());
+        assert_eq!(short(&measured, DISK_RESERVE), [Resource::Memory, Resource::Disk]);
+        assert!(short(&Measured::default(), DISK_RESERVE).is_empty());
         let (mut seen, now) = (Seen::default(), Timestamp::from_secs(1000));
-        assert!(seen.note(&short(&measured), now).memory);
+        assert!(seen.note(&short(&measured, DISK_RESERVE), now).memory);
         assert!(seen.note(&[], now.plus(Duration::from_secs(299))).disk);
         assert_eq!(seen.note(&[], now.plus(HOLD)), Pressure::default());
     }

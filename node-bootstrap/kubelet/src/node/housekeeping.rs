@@ -40,7 +40,7 @@ impl Housekeeping {
         let (mut seen, mut known, mut round) = (Seen::default(), Known::default(), 0_u32);
         while stop.or(look.tick()).await.is_some() {
             let measured = Measured { memory: machine::memory(), disk: machine::space(&self.config.root) };
-            let short = eviction::short(&measured);
+            let short = eviction::short(&measured, self.config.disk_reserve);
             *self.pressure.lock() = seen.note(&short, self.clock.now());
             let pressed = short.contains(&Resource::Disk);
             if pressed || round.is_multiple_of(IMAGES_EVERY) {

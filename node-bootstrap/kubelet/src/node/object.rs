@@ -202,6 +202,7 @@ pub(crate) mod tests {
             cluster_domain: "cluster.local".into(),
             resolv_conf: "/etc/resolv.conf".into(),
             max_pods: 110,
+            disk_reserve: 10,
             port: 10250,
         }
     }

@@ -55,7 +55,9 @@ impl Play {
                     assert_ne!(resource, DEPLOYMENTS, "the controller's role has no patch of Deployments");
                     wheelhouse_meta::patch::merge_value(self.sets.get_mut(&*key.name).unwrap(), patch);
                 }
-                Operation::Update { object, subresource: "", .. } => self.deployment["metadata"]["annotations"] = object["metadata"]["annotations"].clone(),
+                Operation::Update { object, subresource: "", .. } => {
+                    self.deployment["metadata"]["annotations"] = object["metadata"]["annotations"].clone()
+                }
                 Operation::Update { object, .. } => self.deployment["status"] = object["status"].clone(),
                 Operation::Delete { key, .. } => {
                     self.sets.remove(&*key.name);
