@@ -189,6 +189,10 @@ impl Memory {
 
     /// Until when a restart waits, and how long that is in all.
     pub(super) fn restart_wait(&self, name: &str, failed_at: Option<Timestamp>, now: Timestamp) -> Option<(Timestamp, Duration)> {
+        // A restart that is under way has set the delay of the next one already.
+        if self.under_way.contains_key(&Operation::Container(name.to_owned())) {
+            return None;
+        }
         Backoff::remaining(self.backoffs.get(name), failed_at?, now).map(|(delay, until)| (until, delay))
     }
 

@@ -178,6 +178,10 @@ fn crashes_are_backed_off_from_and_old_containers_go() {
     let mut world = World::new(simple("Always"));
     world.settle();
     world.exit("a", 1);
+    let start = world.decide().actions.remove(0);
+    let mut meanwhile = World { pod: world.pod.clone(), runtime: world.runtime.clone(), memory: world.memory.clone(), now: world.now };
+    meanwhile.memory.begin(&start, Some(world.now), world.now);
+    assert_eq!(meanwhile.waiting(0), "", "a restart that is under way is not backed off from");
     assert_eq!(world.settle(), ["start a 1"], "the first restart is at once");
     world.exit("a", 1);
     assert_eq!(world.settle(), Vec::<String>::new());
