@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -188,4 +189,29 @@ pub struct StoreOnly {
     /// With --store-only: plain-text gRPC.
     #[arg(long, default_value = "127.0.0.1:2379", requires = "store_only")]
     pub store_listen: SocketAddr,
+    /// With --store-only: this member's name among --store-members.
+    #[arg(long, value_name = "NAME", default_value = "local", requires = "store_only")]
+    pub store_name: HostName,
+    /// With --store-only: all members and where each listens for the others, in plain text; the first one founds the store. None is a store of
+    /// one member.
+    #[arg(long, value_name = "NAME=ADDRESS,...", value_delimiter = ',', requires = "store_only")]
+    pub store_members: Vec<StoreMember>,
+}
+
+/// One of `--store-members`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreMember {
+    pub name: HostName,
+    pub peers: SocketAddr,
+}
+
+impl FromStr for StoreMember {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, peers) = text.split_once('=').ok_or("a member is NAME=ADDRESS, as in a=127.0.0.1:2380")?;
+        let name = name.parse().map_err(|error| format!("the name {name}: {error}"))?;
+        let peers = peers.parse().map_err(|error| format!("the address {peers}: {error}"))?;
+        Ok(Self { name, peers })
+    }
 }

@@ -1,4 +1,5 @@
-//! The store alone behind etcd's API, beside a real etcd: one member each, both with a sync for each batch of writes, the same load on each.
+//! The store alone behind etcd's API, beside a real etcd: one member each, then three each, both with a sync for each batch of writes, the same load on
+//! each, spread over the members.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,8 @@ use crate::figure::Figure;
 use crate::load;
 
 const WORKERS: usize = 64;
-/// The workers share so many connections.
-const CONNECTIONS: usize = 4;
+/// The workers share so many connections, the same number to each member.
+const CONNECTIONS: usize = 6;
 /// For each rate.
 const TIME: Duration = Duration::from_secs(4);
 /// A ConfigMap of medium size.
@@ -50,68 +51,95 @@ type Rate = (&'static str, fn(&Rates) -> f64);
 
 pub fn run(runtime: &Runtime) -> Result<()> {
     runtime.block_on(async {
-        let ours = Server::wheelhouse()?.measure().await.context("the store")?;
-        // Without a real etcd here the readings stand alone.
-        let peer = match std::env::var_os("WHEELHOUSE_ETCD") {
-            Some(programs) => Some(Server::etcd(Path::new(&programs))?.measure().await.context("etcd")?),
-            None => None,
-        };
-        let rate: [Rate; 4] = [
-            ("store_puts", |r| r.puts),
-            ("store_create_txns", |r| r.txns),
-            ("store_ranges", |r| r.ranges),
-            ("store_watch_events", |r| r.watch_events),
-        ];
-        for (name, of) in rate {
-            let figure = Figure::new(name, of(&ours), "1/s");
-            match &peer {
-                Some(peer) => figure.peer("etcd 3.5.1, one member", of(peer)).print(),
-                None => figure.print(),
+        for (members, suffix, peer_name) in [(1, "_one_member", "etcd 3.5.1, one member"), (3, "", "etcd 3.5.1, three members")] {
+            let ours = Server::wheelhouse(members)?.measure().await.context("the store")?;
+            // Without a real etcd here the readings stand alone.
+            let peer = match std::env::var_os("WHEELHOUSE_ETCD") {
+                Some(programs) => Some(Server::etcd(Path::new(&programs), members)?.measure().await.context("etcd")?),
+                None => None,
+            };
+            let rates: [Rate; 4] = [
+                ("store_puts", |r| r.puts),
+                ("store_create_txns", |r| r.txns),
+                ("store_ranges", |r| r.ranges),
+                ("store_watch_events", |r| r.watch_events),
+            ];
+            for (name, of) in rates {
+                let figure = Figure::new(format!("{name}{suffix}"), of(&ours), "1/s");
+                match &peer {
+                    Some(peer) => figure.peer(peer_name, of(peer)).print(),
+                    None => figure.print(),
+                }
             }
         }
         Ok(())
     })
 }
 
-/// A server of etcd's API with an empty store, killed when dropped.
+/// A store with etcd's API and nothing in it, killed when dropped.
 struct Server {
-    process: Child,
-    address: String,
+    processes: Vec<Child>,
+    addresses: Vec<String>,
     _data: TempDir,
 }
 
+/// Where one member listens.
+struct Place {
+    name: String,
+    client: String,
+    peer: String,
+    folder: String,
+}
+
 impl Server {
-    fn wheelhouse() -> Result<Self> {
+    fn wheelhouse(members: usize) -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program")?.with_file_name("wheelhouse-host");
-        Self::start(program, |data, address, _| {
-            vec!["--store-only".into(), "--store-dir".into(), data.into(), "--store-listen".into(), address.into()]
+        Self::start(program, members, |own, all| {
+            let members = all.iter().map(|place| format!("{}={}", place.name, place.peer)).collect::<Vec<_>>().join(",");
+            let flags = [("store-dir", &own.folder), ("store-listen", &own.client), ("store-name", &own.name), ("store-members", &members)];
+            let flags = flags.into_iter().map(|(name, value)| format!("--{name}={value}"));
+            std::iter::once("--store-only".to_owned()).chain(flags).collect()
         })
     }
 
-    fn etcd(programs: &Path) -> Result<Self> {
-        Self::start(programs.join("etcd"), |data, client, peer| {
-            let (client, peer) = (format!("http://{client}"), format!("http://{peer}"));
+    fn etcd(programs: &Path, members: usize) -> Result<Self> {
+        Self::start(programs.join("etcd"), members, |own, all| {
+            let members = all.iter().map(|place| format!("{}=http://{}", place.name, place.peer)).collect::<Vec<_>>().join(",");
+            let (client, peer) = (format!("http://{}", own.client), format!("http://{}", own.peer));
             let flags = [
-                ("data-dir", data.to_owned()),
+                ("name", own.name.clone()),
+                ("data-dir", own.folder.clone()),
                 ("listen-client-urls", client.clone()),
                 ("advertise-client-urls", client),
                 ("listen-peer-urls", peer.clone()),
-                ("initial-advertise-peer-urls", peer.clone()),
-                ("initial-cluster", format!("default={peer}")),
+                ("initial-advertise-peer-urls", peer),
+                ("initial-cluster", members),
                 ("log-level", "error".to_owned()),
             ];
             flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
         })
     }
 
-    fn start(program: PathBuf, arguments: impl Fn(&str, &str, &str) -> Vec<String>) -> Result<Self> {
+    fn start(program: PathBuf, members: usize, arguments: impl Fn(&Place, &[Place]) -> Vec<String>) -> Result<Self> {
         let data = tempfile::tempdir()?;
-        let (client, peer) = (free_address()?, free_address()?);
-        let folder = data.path().join("store").display().to_string();
-        let mut command = Command::new(&program);
-        command.args(arguments(&folder, &client, &peer)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn().with_context(|| format!("{} does not start", program.display()))?;
-        Ok(Self { process, address: client, _data: data })
+        let place = |number: usize| {
+            let name = format!("m{number}");
+            let folder = data.path().join(&name).display().to_string();
+            Ok(Place { name, client: free_address()?, peer: free_address()?, folder })
+        };
+        let places = (0..members).map(place).collect::<Result<Vec<_>>>()?;
+        let mut server = Self { processes: Vec::new(), addresses: Vec::new(), _data: data };
+        for own in &places {
+            let mut command = Command::new(&program);
+            command.args(arguments(own, &places)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            server.processes.push(command.spawn().with_context(|| format!("{} does not start", program.display()))?);
+            server.addresses.push(own.client.clone());
+        }
+        Ok(server)
+    }
+
+    fn endpoint(&self, number: usize) -> Result<Endpoint> {
+        Ok(Endpoint::new(format!("http://{}", self.addresses[number % self.addresses.len()]))?)
     }
 
     async fn measure(self) -> Result<Rates> {
@@ -148,8 +176,8 @@ impl Server {
         let clients = Arc::new(self.connect().await?);
         let events = Arc::new(AtomicU64::new(0));
         let mut watchers = JoinSet::new();
-        for _ in 0..WATCHERS {
-            let mut client = WatchClient::new(Endpoint::new(format!("http://{}", self.address))?.connect().await?);
+        for number in 0..WATCHERS {
+            let mut client = WatchClient::new(self.endpoint(number)?.connect().await?);
             let create = pb::WatchCreateRequest { key: "/registry/watched/".into(), range_end: "/registry/watched0".into(), ..Default::default() };
             let request = pb::WatchRequest { request_union: Some(pb::watch_request::RequestUnion::CreateRequest(create)) };
             // The request's side stays open: a stream whose client has finished ends.
@@ -177,8 +205,7 @@ impl Server {
 
     /// Connections that have answered.
     async fn connect(&self) -> Result<Vec<KvClient<Channel>>> {
-        let endpoint = Endpoint::new(format!("http://{}", self.address))?;
-        let clients: Vec<_> = (0..CONNECTIONS).map(|_| KvClient::new(endpoint.connect_lazy())).collect();
+        let clients = (0..CONNECTIONS).map(|number| Ok(KvClient::new(self.endpoint(number)?.connect_lazy()))).collect::<Result<Vec<_>>>()?;
         let started = Instant::now();
         for client in &clients {
             while let Err(error) = client.clone().range(pb::RangeRequest { key: key("read", 0), ..Default::default() }).await {
@@ -194,8 +221,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _already_dead = self.process.kill();
-        let _ = self.process.wait();
+        for process in &mut self.processes {
+            let _already_dead = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
