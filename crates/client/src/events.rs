@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use wheelhouse_base::{Clock, Timestamp};
 use wheelhouse_kinds::plan::EventNote;
+use wheelhouse_kinds::time::api_time;
 
 use crate::{Client, ClientError, PatchKind};
 
@@ -55,7 +56,7 @@ impl EventRecorder {
         let namespace = if note.key.namespace.is_empty() { "default" } else { &note.key.namespace };
         let api = self.client.api("", "v1", "events", namespace);
         if known.count > 1 {
-            let patch = json!({"count": known.count, "lastTimestamp": seconds(now)});
+            let patch = json!({"count": known.count, "lastTimestamp": api_time(now)});
             match api.patch::<Value>(&known.name, "", PatchKind::Merge, "", &patch).await {
                 Err(error) if error.is_not_found() => {} // its hour is over: begin a new one
                 other => return other.map(drop),
@@ -76,7 +77,7 @@ impl EventRecorder {
             "reason": note.reason, "message": note.message, "type": note.kind_of_event.as_str(),
             "source": {"component": self.component},
             "reportingComponent": self.component, "reportingInstance": "",
-            "firstTimestamp": seconds(now), "lastTimestamp": seconds(now), "count": known.count,
+            "firstTimestamp": api_time(now), "lastTimestamp": api_time(now), "count": known.count,
         })
     }
 }
@@ -123,10 +124,6 @@ fn middle(times: impl Iterator<Item = Timestamp>) -> Timestamp {
 fn event_name(object: &str, now: Timestamp) -> String {
     let cut = object.char_indices().nth(230).map_or(object.len(), |(at, _)| at);
     format!("{}.{:016x}", &object[..cut], now.as_micros().saturating_mul(1000))
-}
-
-fn seconds(at: Timestamp) -> String {
-    jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default().to_string()
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ impl Registration {
         };
         let reading = Reading { kind: READY, status: Some(ready), reason: why, message: message.to_owned() };
         conditions::set(&mut status.conditions, reading, host.generation(), now);
-        status.last_heartbeat = Some(conditions::time(now));
+        status.last_heartbeat = Some(wheelhouse_kinds::time::api_time(now));
         status.incarnation = self.incarnation.clone();
         status.replicas = vitals.replicas;
         status.leaders = vitals.leaders;

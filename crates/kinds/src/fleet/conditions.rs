@@ -1,7 +1,9 @@
 //! Conditions: the type, the setter that keeps transition times, and the reasons that fleet objects give.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use wheelhouse_base::Timestamp;
+
+use crate::time::api_time;
 
 /// The object does what it is for: a cluster answers its tenant, a host runs replicas, a replica serves.
 pub const READY: &str = "Ready";
@@ -86,7 +88,7 @@ pub fn set(conditions: &mut Vec<Condition>, reading: Reading<'_>, generation: i6
         reason: reading.reason.to_owned(),
         message: reading.message,
         observed_generation: Some(generation),
-        last_transition_time: kept.map_or_else(|| time(now), |c| c.last_transition_time.clone()),
+        last_transition_time: kept.map_or_else(|| api_time(now), |c| c.last_transition_time.clone()),
     };
     match old {
         Some(at) if conditions[at] == fresh => false,
@@ -99,11 +101,6 @@ pub fn set(conditions: &mut Vec<Condition>, reading: Reading<'_>, generation: i6
             true
         }
     }
-}
-
-/// A moment as API objects carry it, in whole seconds.
-pub fn time(at: Timestamp) -> Time {
-    Time(jiff::Timestamp::from_second(at.as_secs()).unwrap_or(jiff::Timestamp::UNIX_EPOCH))
 }
 
 #[cfg(test)]
