@@ -117,7 +117,8 @@ mod tests {
     /// A host of that name, heard at that second.
     fn beat(view: &mut View, name: &str, second: i64) {
         let mut host: Host = Object::new("Host", "", name, HostSpec::default());
-        host.status = Some(HostStatus { last_heartbeat: Some(conditions::time(Timestamp::from_secs(second))), ..HostStatus::default() });
+        host.status =
+            Some(HostStatus { last_heartbeat: Some(wheelhouse_kinds::time::api_time(Timestamp::from_secs(second))), ..HostStatus::default() });
         let mut value = serde_json::to_value(host).unwrap();
         let (metadata, status) = (value["metadata"].take(), value["status"].take());
         let body = format!("{},\"spec\":{{}},\"status\":{status}}}", &metadata.to_string()[1..]);
