@@ -76,7 +76,12 @@ impl From<ClientError> for Interruption {
 pub async fn follow<T: DeserializeOwned>(client: Client, resource: Resource, narrow: ListOptions, changes: mpsc::Sender<Change<T>>) {
     let mut wait = MIN_WAIT;
     loop {
-        match list_and_watch(&client, resource, &narrow, &changes, &mut wait).await {
+        // A request may take as long as the server likes; nobody waits for it once the receiver is gone.
+        let ended = tokio::select! {
+            () = changes.closed() => return,
+            ended = list_and_watch(&client, resource, &narrow, &changes, &mut wait) => ended,
+        };
+        match ended {
             Err(Interruption::Unwanted) => return,
             Err(Interruption::Failed(error)) if error.is_gone() => {}
             Err(Interruption::Failed(error)) => {
@@ -115,12 +120,7 @@ async fn list_and_watch<T: DeserializeOwned>(
     let mut options = ListOptions { resource_version: version, limit: 0, continue_token: String::new(), ..narrow.clone() };
     loop {
         let mut watcher = api.watch(&options).await?;
-        loop {
-            let event = tokio::select! {
-                () = changes.closed() => return Err(Interruption::Unwanted),
-                event = watcher.next() => event,
-            };
-            let Some(event) = event else { break };
+        while let Some(event) = watcher.next().await {
             let event = match event {
                 Ok(event) => event,
                 // The connection broke: what was seen so far still holds.
