@@ -48,11 +48,18 @@ const RESOURCES: &[(&str, &str)] = &[
     (
         "v1",
         "bindings componentstatuses configmaps endpoints events limitranges namespaces namespaces/finalize namespaces/status nodes nodes/proxy \
-         nodes/status persistentvolumeclaims persistentvolumeclaims/status persistentvolumes persistentvolumes/status pods pods/attach pods/binding \
-         pods/ephemeralcontainers pods/eviction pods/exec pods/log pods/portforward pods/proxy pods/resize pods/status podtemplates \
+         nodes/status persistentvolumeclaims persistentvolumeclaims/status persistentvolumes persistentvolumes/status pods pods/attach \
+         pods/binding pods/ephemeralcontainers pods/eviction pods/exec pods/log pods/portforward pods/proxy pods/resize pods/status podtemplates \
          replicationcontrollers replicationcontrollers/scale replicationcontrollers/status resourcequotas resourcequotas/status secrets \
          serviceaccounts serviceaccounts/token services services/proxy services/status",
     ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "mutatingadmissionpolicies mutatingadmissionpolicybindings mutatingwebhookconfigurations validatingadmissionpolicies \
+         validatingadmissionpolicies/status validatingadmissionpolicybindings validatingwebhookconfigurations",
+    ),
+    ("apiextensions.k8s.io/v1", "customresourcedefinitions customresourcedefinitions/status"),
+    ("apiregistration.k8s.io/v1", "apiservices apiservices/status"),
     (
         "apps/v1",
         "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status replicasets replicasets/scale \
@@ -63,15 +70,21 @@ const RESOURCES: &[(&str, &str)] = &[
     ("autoscaling/v1", "horizontalpodautoscalers horizontalpodautoscalers/status"),
     ("autoscaling/v2", "horizontalpodautoscalers horizontalpodautoscalers/status"),
     ("batch/v1", "cronjobs cronjobs/status jobs jobs/status"),
+    ("certificates.k8s.io/v1", "certificatesigningrequests certificatesigningrequests/approval certificatesigningrequests/status"),
     ("coordination.k8s.io/v1", "leases"),
     ("discovery.k8s.io/v1", "endpointslices"),
     ("events.k8s.io/v1", "events"),
-    ("networking.k8s.io/v1", "ingressclasses ingresses ingresses/status networkpolicies"),
+    ("flowcontrol.apiserver.k8s.io/v1", "flowschemas flowschemas/status prioritylevelconfigurations prioritylevelconfigurations/status"),
+    ("networking.k8s.io/v1", "ingressclasses ingresses ingresses/status ipaddresses networkpolicies servicecidrs servicecidrs/status"),
     ("node.k8s.io/v1", "runtimeclasses"),
     ("policy/v1", "poddisruptionbudgets poddisruptionbudgets/status"),
     ("rbac.authorization.k8s.io/v1", "clusterrolebindings clusterroles rolebindings roles"),
+    ("resource.k8s.io/v1", "deviceclasses resourceclaims resourceclaims/status resourceclaimtemplates resourceslices"),
     ("scheduling.k8s.io/v1", "priorityclasses"),
-    ("storage.k8s.io/v1", "storageclasses"),
+    (
+        "storage.k8s.io/v1",
+        "csidrivers csinodes csistoragecapacities storageclasses volumeattachments volumeattachments/status volumeattributesclasses",
+    ),
 ];
 
 /// The system control plane has these besides.

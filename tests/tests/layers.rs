@@ -20,7 +20,7 @@ const IMPURE: &[&str] = &["tokio", "hyper", "tonic", "rocksdb", "rustls", "openr
 
 /// Lower may not depend on higher. Crates of one layer may depend on each other where cargo allows it.
 const LAYERS: &[(u8, &[&str])] = &[
-    (0, &["wheelhouse-base", "wheelhouse-schema", "wheelhouse-meta", "wheelhouse-cel"]),
+    (0, &["wheelhouse-base", "wheelhouse-schema", "wheelhouse-meta", "wheelhouse-cel", "wheelhouse-history"]),
     (1, &["wheelhouse-kinds", "wheelhouse-pki", "wheelhouse-access", "wheelhouse-mvcc"]),
     (2, &["wheelhouse-runtime", "wheelhouse-client", "wheelhouse-store", "wheelhouse-rocks", "wheelhouse-net"]),
     (3, &["wheelhouse-replication", "wheelhouse-etcd", "wheelhouse-controllers"]),
