@@ -172,7 +172,8 @@ impl Runtime {
 
     /// SIGTERM, and SIGKILL after `grace`; answers when the container is down.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), CriError> {
-        let timeout = i64::try_from(grace.as_secs()).unwrap_or(i64::MAX);
+        // CRI counts whole seconds. What is left of a grace period a moment after it began is rounded up: nobody is killed early.
+        let timeout = i64::try_from(grace.as_millis().div_ceil(1000)).unwrap_or(i64::MAX);
         let request = within(api::StopContainerRequest { container_id: id.to_owned(), timeout }, grace + CALL);
         gone_is_fine(self.runtime.clone().stop_container(request).await.map(drop))
     }
