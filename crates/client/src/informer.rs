@@ -74,22 +74,23 @@ impl From<ClientError> for Interruption {
 
 /// Follows `resource` until the receiver is dropped. `narrow` carries selectors only. An object that does not decode is logged and left out.
 pub async fn follow<T: DeserializeOwned>(client: Client, resource: Resource, narrow: ListOptions, changes: mpsc::Sender<Change<T>>) {
+    // Whatever is under way, a request that nobody answers too, ends with the receiver.
+    let receiver = changes.clone();
+    tokio::select! {
+        () = receiver.closed() => {}
+        () = follow_on(&client, resource, &narrow, &changes) => {}
+    }
+}
+
+async fn follow_on<T: DeserializeOwned>(client: &Client, resource: Resource, narrow: &ListOptions, changes: &mpsc::Sender<Change<T>>) {
     let mut wait = MIN_WAIT;
     loop {
-        // A request may take as long as the server likes; nobody waits for it once the receiver is gone.
-        let ended = tokio::select! {
-            () = changes.closed() => return,
-            ended = list_and_watch(&client, resource, &narrow, &changes, &mut wait) => ended,
-        };
-        match ended {
+        match list_and_watch(client, resource, narrow, changes, &mut wait).await {
             Err(Interruption::Unwanted) => return,
             Err(Interruption::Failed(error)) if error.is_gone() => {}
             Err(Interruption::Failed(error)) => {
                 tracing::warn!(resource = resource.plural, %error, "cannot follow a resource; trying again in {wait:?}");
-                tokio::select! {
-                    () = changes.closed() => return,
-                    () = tokio::time::sleep(wait) => {}
-                }
+                tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(MAX_WAIT);
             }
             Ok(()) => {}
@@ -119,6 +120,7 @@ async fn list_and_watch<T: DeserializeOwned>(
     *wait = MIN_WAIT;
     let mut options = ListOptions { resource_version: version, limit: 0, continue_token: String::new(), ..narrow.clone() };
     loop {
+        let began = tokio::time::Instant::now();
         let mut watcher = api.watch(&options).await?;
         while let Some(event) = watcher.next().await {
             let event = match event {
@@ -146,6 +148,8 @@ async fn list_and_watch<T: DeserializeOwned>(
                 }
             }
         }
+        // A server that ends watches at once is not asked in a circle.
+        tokio::time::sleep_until(began + MIN_WAIT).await;
     }
 }
 

@@ -75,11 +75,12 @@ fn labels_of(name: &Name) -> Vec<String> {
 }
 
 /// Decodes a request. What cannot be decoded but has a header is answered with FORMERR.
-pub fn decode(bytes: &[u8]) -> Result<Message, Option<Message>> {
+pub fn decode(bytes: &[u8]) -> Result<Message, Option<Box<Message>>> {
     Message::from_vec(bytes).map_err(|_| {
         let [high, low, flags, ..] = bytes else { return None };
         // Only queries are answered.
-        (bytes.len() >= 12 && flags & 0x80 == 0).then(|| Message::error_msg(u16::from_be_bytes([*high, *low]), OpCode::Query, ResponseCode::FormErr))
+        let complaint = || Message::error_msg(u16::from_be_bytes([*high, *low]), OpCode::Query, ResponseCode::FormErr);
+        (bytes.len() >= 12 && flags & 0x80 == 0).then(|| Box::new(complaint()))
     })
 }
 

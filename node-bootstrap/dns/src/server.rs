@@ -79,7 +79,7 @@ impl Server {
     pub fn take(&self, bytes: &[u8]) -> Taken {
         let request = match decode(bytes) {
             Ok(request) => request,
-            Err(Some(message)) => return Taken::Reply(Reply { request: message.clone(), message }),
+            Err(Some(message)) => return Taken::Reply(Reply { request: (*message).clone(), message: *message }),
             Err(None) => return Taken::Nothing,
         };
         let decision = {

@@ -43,8 +43,11 @@ pub async fn apply(text: &str) -> Result<(), NftError> {
     if output.status.success() {
         return Ok(());
     }
-    let message = String::from_utf8_lossy(&output.stderr).chars().take(QUOTED_TEXT).collect();
-    Err(NftError::Refused(message))
+    Err(refusal(&output.stderr))
+}
+
+fn refusal(complaint: &[u8]) -> NftError {
+    NftError::Refused(String::from_utf8_lossy(complaint).chars().take(QUOTED_TEXT).collect())
 }
 
 /// Keeps one table of the kernel equal to a ruleset.
@@ -94,6 +97,9 @@ pub async fn exists(table: &str) -> Result<bool, NftError> {
     let mut command = Command::new("nft");
     command.args(["list", "tables"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let output = tokio::time::timeout(TIMEOUT, command.output()).await.map_err(|_| NftError::Timeout)?.map_err(NftError::Spawn)?;
+    if !output.status.success() {
+        return Err(refusal(&output.stderr));
+    }
     let wanted = format!("table {table}");
     Ok(String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == wanted))
 }

@@ -32,7 +32,7 @@ pub struct Chain {
 }
 
 impl Set {
-    pub fn set(declaration: impl Into<String>) -> Self {
+    pub fn plain(declaration: impl Into<String>) -> Self {
         Self { is_map: false, declaration: declaration.into(), elements: BTreeMap::new() }
     }
 

@@ -2,6 +2,8 @@
 
 use wheelhouse_net::{Chain, Family};
 
+use crate::facts::Protocol;
+
 /// Asks for masquerading in postrouting: the bit that kube-proxy has always used.
 pub const MASQUERADE_BIT: u32 = 0x4000;
 
@@ -86,7 +88,14 @@ impl SharedChain {
         let goto = |chain: &SharedChain| format!("goto {}", chain.name());
         let needs = self.needs();
         match self {
-            SharedChain::Pick { pool, count } => vec![dnat(family, &format!("{} map @endpoints", slot(*pool, *count)))],
+            SharedChain::Pick { pool, count } => {
+                // One rule and one map per protocol: nft 1.0.6 takes a map's `th dport` for another protocol's when it reads the map back.
+                let rule = |protocol: Protocol| {
+                    let word = protocol.keyword();
+                    format!("meta l4proto {word} dnat {ip} to {} map @{}", slot(*pool, *count), protocol.endpoints_map())
+                };
+                Protocol::ALL.map(rule).to_vec()
+            }
             SharedChain::Stick { pool, count, seconds, masquerade } => stick(family, *pool, *count, *seconds, *masquerade),
             SharedChain::Internal { affinity: None, .. } => vec![format!("{ip} saddr != @pods {mark}"), goto(&needs[0])],
             SharedChain::Internal { affinity: Some(_), .. } => vec![format!("{ip} saddr != @pods {}", goto(&needs[1])), goto(&needs[0])],
@@ -105,7 +114,7 @@ fn dnat(family: Family, destination: &str) -> String {
     format!("meta l4proto {{ tcp, udp, sctp }} dnat {} to {destination}", family.keyword())
 }
 
-/// Service id and a random slot: the key of `endpoints` and `affinity-ids`.
+/// Service id and a random slot: the key of the maps of endpoints and of `affinity-ids`.
 fn slot(pool: Pool, count: u32) -> String {
     let offset = if pool == Pool::Local { format!(" offset {LOCAL_SLOTS}") } else { String::new() };
     format!("meta priority . numgen random mod {count}{offset}")

@@ -58,6 +58,7 @@ pub enum ProxyError {
 }
 
 /// What arrived.
+#[expect(clippy::large_enum_variant, reason = "one is alive per wake-up, and the few that wait are bounded by CHANGES")]
 enum Event {
     Service(Change<Service>),
     Slice(Change<EndpointSlice>),
@@ -75,7 +76,9 @@ pub async fn run(client: Client, config: Config, metrics: &Metrics, mut stop: St
         health::serve(&tasks, listener, answers);
     }
     // Is nft there at all? A node without it is told so at once.
-    nft::exists(&format!("ip {TABLE}")).await?;
+    if let Err(error @ NftError::Spawn(_)) = nft::exists(&format!("ip {TABLE}")).await {
+        return Err(error.into());
+    }
     let mut events = watch_all(&tasks, &client, &config.node_name);
     let node = NodeFacts { name: config.node_name, zone: None };
     let mut proxy = Proxy {
@@ -233,6 +236,7 @@ impl Proxy {
         };
         if let (true, Err(NftError::Refused(message))) = (self.is_loaded, &result) {
             tracing::warn!(message, "the tables are not as they were left; writing them anew");
+            self.metrics.counter("wheelhouse_proxy_refused_patches_total", "Changes that the kernel's tables did not take.", &[]).increment();
             result = nft::apply(&whole()).await;
         }
         self.is_loaded = result.is_ok();

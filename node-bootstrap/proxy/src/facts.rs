@@ -28,6 +28,17 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    pub const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+
+    /// The map from (service id, slot) to endpoint.
+    pub fn endpoints_map(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "endpoints-tcp",
+            Protocol::Udp => "endpoints-udp",
+            Protocol::Sctp => "endpoints-sctp",
+        }
+    }
+
     /// None for a word that is no protocol of the API. Absence means TCP.
     pub fn parse(word: Option<&str>) -> Option<Self> {
         match word {

@@ -46,22 +46,28 @@ pub fn frame(family: Family, pods: &[String]) -> Ruleset {
         ("service-ids", Set::map(format!("type {address} . inet_proto . inet_service : classid;"))),
         ("node-ports", Set::map("type inet_proto . inet_service : verdict;")),
         ("node-port-ids", Set::map("type inet_proto . inet_service : classid;")),
-        ("endpoints", Set::map(format!("typeof meta priority . numgen random mod 2 : {ip} daddr . th dport;"))),
         ("affinity", Set::map(format!("type {address} . classid : mark; size {MAX_CLIENTS}; {flags}"))),
         ("affinity-ids", Set::map("typeof meta priority . numgen random mod 2 : meta mark;")),
         ("affinity-endpoints", Set::map(format!("type classid . mark : {address} . inet_service;"))),
-        ("cluster-ips", Set::set(format!("type {address};"))),
-        ("no-endpoints", Set::set(format!("type {address} . inet_proto . inet_service;"))),
-        ("no-endpoints-node-ports", Set::set("type inet_proto . inet_service;")),
-        ("hairpin", Set::set(format!("type {address} . {address};"))),
-        ("restricted", Set::set(format!("type {address} . inet_proto . inet_service;"))),
-        ("allowed-sources", Set::set(format!("type {address} . inet_proto . inet_service . {address}; flags interval;"))),
+        ("cluster-ips", Set::plain(format!("type {address};"))),
+        ("no-endpoints", Set::plain(format!("type {address} . inet_proto . inet_service;"))),
+        ("no-endpoints-node-ports", Set::plain("type inet_proto . inet_service;")),
+        ("hairpin", Set::plain(format!("type {address} . {address};"))),
+        ("restricted", Set::plain(format!("type {address} . inet_proto . inet_service;"))),
+        ("allowed-sources", Set::plain(format!("type {address} . inet_proto . inet_service . {address}; flags interval;"))),
         (
             "pods",
-            Set { elements: pods.iter().map(|cidr| (cidr.clone(), String::new())).collect(), ..Set::set(format!("type {address}; flags interval;")) },
+            Set {
+                elements: pods.iter().map(|cidr| (cidr.clone(), String::new())).collect(),
+                ..Set::plain(format!("type {address}; flags interval;"))
+            },
         ),
     ];
     frame.sets.extend(sets.map(|(name, set)| (name.to_owned(), set)));
+    for protocol in Protocol::ALL {
+        let declaration = format!("typeof meta priority . numgen random mod 2 : {ip} daddr . {} dport;", protocol.keyword());
+        frame.sets.insert(protocol.endpoints_map().to_owned(), Set::map(declaration));
+    }
     let target = format!("{ip} daddr . meta l4proto . th dport");
     let node_port = format!("fib daddr type local {ip} daddr != {}", family.loopback());
     let clean_mark =
@@ -81,12 +87,16 @@ pub fn frame(family: Family, pods: &[String]) -> Ruleset {
         (
             "refuse",
             "",
-            vec![
-                format!("{target} @no-endpoints reject"),
-                format!("{node_port} meta l4proto . th dport @no-endpoints-node-ports reject"),
-                // A port that the service does not have, and ping.
-                format!("{ip} daddr @cluster-ips reject"),
-            ],
+            // A reset tells every caller at once; of "port unreachable" the kernel sends one a second to each. The last pair is for ports that a service
+            // does not have, and for ping.
+            [
+                format!("{target} @no-endpoints"),
+                format!("{node_port} meta l4proto . th dport @no-endpoints-node-ports"),
+                format!("{ip} daddr @cluster-ips"),
+            ]
+            .into_iter()
+            .flat_map(|what| [format!("{what} meta l4proto tcp reject with tcp reset"), format!("{what} reject")])
+            .collect(),
         ),
         ("nat-prerouting", "type nat hook prerouting priority dstnat; policy accept;", vec!["jump dispatch".to_owned()]),
         ("nat-output", "type nat hook output priority -100; policy accept;", vec!["jump dispatch".to_owned()]),
@@ -128,10 +138,12 @@ pub fn fragment(service: &ServiceFacts, resolved: &ResolvedPort, id: PortId, own
     }
     out.frontends(service, resolved, &frontends, (count(cluster), count(local)), id);
     out.source_ranges(service, resolved, &frontends);
-    out.slots("endpoints", id, 0, cluster.iter().map(destination));
-    out.slots("endpoints", id, LOCAL_SLOTS, local.iter().map(destination));
     if service.affinity.is_some() {
         out.affinity(id, cluster, local);
+    } else {
+        let map = resolved.port.protocol.endpoints_map();
+        out.slots(map, id, 0, cluster.iter().map(destination));
+        out.slots(map, id, LOCAL_SLOTS, local.iter().map(destination));
     }
     for endpoint in &resolved.on_this_node {
         out.set("hairpin", format!("{ip} . {ip}", ip = endpoint.ip()));

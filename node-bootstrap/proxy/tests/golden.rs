@@ -1,6 +1,8 @@
 //! Worlds and the rules that follow: `testdata/NAME.yaml` holds steps of objects, `testdata/NAME.nft` the tables after the first step and the
 //! transaction of every further one. `GOLDEN_UPDATE=1` writes the files anew; the diff is the review.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests, their helpers too")]
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

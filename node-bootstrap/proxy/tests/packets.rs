@@ -25,6 +25,7 @@ struct World {
     b: Namespace,
     outside: Namespace,
     api: Api,
+    metrics: Metrics,
     proxy: Option<(StopHandle, std::thread::JoinHandle<()>)>,
 }
 
@@ -43,7 +44,7 @@ impl World {
         }
         node.ip("route add default via 192.0.2.100");
         outside.ip("route add 10.96.0.0/16 via 192.0.2.1");
-        let mut world = Self { node, a, b, outside, api: Api::start(), proxy: None };
+        let mut world = Self { node, a, b, outside, api: Api::start(), metrics: Metrics::default(), proxy: None };
         world.start_proxy();
         world
     }
@@ -51,7 +52,7 @@ impl World {
     /// The proxy runs on one thread inside the node's namespace, as do the programs that it starts.
     fn start_proxy(&mut self) {
         let (handle, stop) = stop_pair();
-        let (client, path) = (self.api.client.clone(), self.node.path());
+        let (client, path, metrics) = (self.api.client.clone(), self.node.path(), self.metrics.clone());
         let config = Config {
             node_name: "n1".into(),
             cluster_cidrs: vec!["10.244.0.0/16".into()],
@@ -61,7 +62,7 @@ impl World {
         let thread = std::thread::spawn(move || {
             wheelhouse_net::testing::enter(&path);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(wheelhouse_proxy::run(client, config, &Metrics::default(), stop)).unwrap();
+            runtime.block_on(wheelhouse_proxy::run(client, config, &metrics, stop)).unwrap();
         });
         self.proxy = Some((handle, thread));
     }
@@ -70,6 +71,11 @@ impl World {
         let (handle, thread) = self.proxy.take().unwrap();
         handle.stop();
         thread.join().unwrap();
+    }
+
+    /// Every change was taken as a change: writing the whole tables would hide a wrong one, and forget clients.
+    fn assert_no_patch_was_refused(&self) {
+        assert!(!self.metrics.render().contains("refused_patches"), "{}", self.metrics.render());
     }
 
     fn put(&self, yaml: &str) {
@@ -134,6 +140,8 @@ fn cluster_ips() {
     world.endpoints("web", "TCP", &[]);
     World::until(&world.a, "10.96.0.50:80", &["ConnectionRefused"]);
 
+    world.assert_no_patch_was_refused();
+
     // What changes while no proxy runs, and what somebody else removed, is made good.
     world.stop_proxy();
     world.service("late", "clusterIP: 10.96.0.51, ports: [{port: 80}]");
@@ -195,6 +203,7 @@ fn from_outside() {
     World::until(&world.outside, "198.51.100.8:80", &["a 203.0.113.5"]);
     world.endpoints("lb", "TCP", &[(3, "n2")]);
     let _ = wait_for(|| health(31999), |answer| answer.as_ref().is_ok_and(|text| text.contains("503")));
+    world.assert_no_patch_was_refused();
 }
 
 #[test]
@@ -226,6 +235,7 @@ fn clients_stay_with_their_endpoint() {
     world.endpoints("marker", "TCP", &[(2, "n1")]);
     World::until(&world.b, "10.96.0.61:80", &["a 10.244.1.3"]);
     assert_eq!(World::calls(&world.outside, "10.96.0.60:80"), BTreeSet::from([other.to_owned()]));
+    world.assert_no_patch_was_refused();
 }
 
 #[test]
@@ -243,4 +253,5 @@ fn datagrams_follow_the_endpoints() {
     // The same flow moves on when its endpoint goes, though it never falls silent.
     world.endpoints("dns", "UDP", &[(2, "n1")]);
     wait_for(|| ask(&socket, "10.96.0.70:53").ok(), |answer| answer.as_deref() == Some("a 169.254.1.1"));
+    world.assert_no_patch_was_refused();
 }

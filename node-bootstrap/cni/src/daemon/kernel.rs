@@ -26,7 +26,7 @@ pub fn masquerade(family: Family, own: &[Cidr], cluster: &[Cidr]) -> Ruleset {
     let (ip, address) = (family.keyword(), family.address_type());
     let mut table = Ruleset::new(format!("{ip} {TABLE}"));
     for (name, cidrs) in [("own", own), ("cluster", cluster)] {
-        let mut set = Set::set(format!("type {address}; flags interval;"));
+        let mut set = Set::plain(format!("type {address}; flags interval;"));
         set.elements = cidrs.iter().filter(|cidr| cidr.family() == family).map(|cidr| (cidr.to_string(), String::new())).collect();
         table.sets.insert(name.into(), set);
     }

@@ -35,7 +35,7 @@ pub fn frame(family: Family) -> Ruleset {
     let mut frame = Ruleset::new(format!("{ip} {TABLE}"));
     frame.sets.insert(WITH_ADDRESS.into(), Set::map(format!("type {address} . inet_proto . inet_service : {address} . inet_service;")));
     frame.sets.insert(ANY_ADDRESS.into(), Set::map(format!("type inet_proto . inet_service : {address} . inet_service;")));
-    frame.sets.insert("hairpin".into(), Set::set(format!("type {address} . {address};")));
+    frame.sets.insert("hairpin".into(), Set::plain(format!("type {address} . {address};")));
     let transports = "meta l4proto { tcp, udp, sctp }";
     let open = vec![
         format!("{transports} dnat {ip} to {ip} daddr . meta l4proto . th dport map @{WITH_ADDRESS}"),

@@ -71,7 +71,7 @@ fn frame(family: Family, dns: &[IpAddr]) -> Ruleset {
     for direction in [Direction::Ingress, Direction::Egress] {
         frame.sets.insert(direction.map().into(), Set::map(format!("type {address} : verdict;")));
     }
-    let mut names = Set::set(format!("type {address};"));
+    let mut names = Set::plain(format!("type {address};"));
     names.elements = dns.iter().filter(|ip| Family::of(ip) == family).map(|ip| (ip.to_string(), String::new())).collect();
     frame.sets.insert("dns".into(), names);
     let known = "ct state established,related accept".to_owned();
@@ -198,14 +198,14 @@ impl<'a> Planner<'a> {
         let scope = if peer.namespace_selector.is_some() { "" } else { namespace };
         let selectors = (scope, selector_text(&peer.namespace_selector), selector_text(&peer.pod_selector));
         let name = format!("peers-{:016x}", fnv1a(&format!("{selectors:?}")));
-        let mut set = Set::set(format!("type {};", self.family.address_type()));
+        let mut set = Set::plain(format!("type {};", self.family.address_type()));
         set.elements = pods.iter().flat_map(|pod| self.addresses_of(pod)).map(|address| (address.to_string(), String::new())).collect();
         self.ruleset.sets.insert(name.clone(), set);
         name
     }
 
     fn named_ports(&mut self, pods: &[&'a PodFacts], port: &str, protocol: &str) -> String {
-        let mut set = Set::set(format!("type {} . inet_proto . inet_service;", self.family.address_type()));
+        let mut set = Set::plain(format!("type {} . inet_proto . inet_service;", self.family.address_type()));
         for pod in pods {
             let ports = pod.ports.iter().filter(|known| known.name == port && known.protocol == protocol);
             for known in ports {
